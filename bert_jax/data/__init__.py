@@ -1,0 +1,1 @@
+"""Text to numpy arrays: tokenizers, corpora, examples, batches. numpy only, never JAX."""

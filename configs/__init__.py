@@ -1,0 +1,1 @@
+"""Recipes: plain ``ml_collections`` configs that import nothing of ``bert_jax``."""

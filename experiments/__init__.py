@@ -1,0 +1,1 @@
+"""The programs: ``python -m experiments.NAME --help``."""
