@@ -4,8 +4,8 @@
     DIR/tokenizer/                 everything needed to rebuild the tokenizer
     DIR/{train,held_out}/tokens.bin      token ids of all sentences, no special tokens; uint16, or uint32
                                          when the vocabulary has more than 65,536 entries
-    DIR/{train,held_out}/sentences.bin   int64 [num_sentences + 1], where each sentence begins in the tokens
-    DIR/{train,held_out}/documents.bin   int64 [num_documents + 1], where each document begins in the sentences
+    DIR/{train,held_out}/sentences.bin   int64 [num_sentences + 1], where each begins in the tokens
+    DIR/{train,held_out}/documents.bin   int64 [num_documents + 1], where each begins in the sentences
     DIR/{train,held_out}/unigrams.bin    int64 [vocab_size], how often each id occurs
 
 All files are little-endian. Every sentence has at least one token and every document at least one sentence.
@@ -37,10 +37,10 @@ class Corpus:
 
     directory: Path
     split: str
-    tokens: Integer[np.ndarray, "tokens"]
-    sentences: Int[np.ndarray, "sentences_plus_1"]
-    documents: Int[np.ndarray, "documents_plus_1"]
-    unigrams: Int[np.ndarray, "v"]
+    tokens: Integer[np.ndarray, " tokens"]
+    sentences: Int[np.ndarray, " sentences_plus_1"]
+    documents: Int[np.ndarray, " documents_plus_1"]
+    unigrams: Int[np.ndarray, " v"]
     info: dict[str, Any] = field(repr=False)
     _maps: tuple[mmap.mmap, ...] = field(repr=False, default=())
 
@@ -133,9 +133,9 @@ class SplitWriter:
 
     def append(
         self,
-        ids: Integer[np.ndarray, "tokens"],
-        sentence_lengths: Integer[np.ndarray, "sentences"],
-        document_lengths: Integer[np.ndarray, "documents"],
+        ids: Integer[np.ndarray, " tokens"],
+        sentence_lengths: Integer[np.ndarray, " sentences"],
+        document_lengths: Integer[np.ndarray, " documents"],
     ) -> None:
         """Add whole documents: their ids, the tokens of each sentence, the sentences of each document."""
         if len(document_lengths) == 0:
@@ -247,4 +247,4 @@ def _map_array(path: Path, dtype: np.dtype, length: int) -> tuple[np.ndarray, mm
         return np.zeros(0, dtype), None
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.frombuffer(mapped, dtype), mapped
+    return np.frombuffer(mapped, dtype), mapped  # read-only, as the map is
