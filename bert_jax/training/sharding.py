@@ -1,0 +1,97 @@
+"""The device mesh and where every array lies on it. One device is the 1 x 1 x 1 mesh; nothing else changes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from bert_jax.training.rules import Rules, apply_rules
+
+AXES = ("data", "fsdp", "tensor")
+BATCH = PartitionSpec(("data", "fsdp"))
+
+# Tables are cut along the vocabulary, never along the hidden axis: a lookup then needs no resharding of its
+# result. Matrices go over `fsdp` on the side that is summed first and over `tensor` on heads and feed-forward.
+PARAMETER_RULES: Rules = (
+    (r"embeddings/word/embedding$", PartitionSpec(("tensor", "fsdp"), None)),
+    (r"mlm_head/bias$", PartitionSpec(("tensor", "fsdp"))),
+    (r"attention/(query|key|value|qkv)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"attention/(query|key|value|qkv)/bias$", PartitionSpec("tensor")),
+    (r"attention/output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"intermediate/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"intermediate/bias$", PartitionSpec("tensor")),
+    (r"layer_\d+/output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r".*", PartitionSpec()),
+)
+
+
+@dataclass(frozen=True)
+class MeshShape:
+    """Devices along each axis; -1 on one axis takes all that the others leave."""
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+
+def make_mesh(shape: MeshShape, devices: list[Any] | None = None) -> Mesh:
+    """The mesh with axes ``data``, ``fsdp`` and ``tensor`` over ``devices`` (default: all).
+
+    Raises:
+        ValueError: the product of the axes is not the number of devices.
+    """
+    devices = list(jax.devices()) if devices is None else devices
+    sizes = [shape.data, shape.fsdp, shape.tensor]
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = len(devices) // max(1, math.prod(s for s in sizes if s != -1))
+    if min(sizes) < 1 or math.prod(sizes) != len(devices):
+        raise ValueError(
+            f"mesh data={shape.data} fsdp={shape.fsdp} tensor={shape.tensor} does not fill {len(devices)} devices;"
+            " set the axes of config.mesh so that their product is the number of devices (-1 = the rest)"
+        )
+    # Auto, not the default Explicit: the compiler propagates, our constraints are hints and not assertions.
+    return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * 3, devices=devices)
+
+
+def state_shardings(mesh: Mesh, state: Any) -> Any:
+    """Shardings for a train state (or any tree whose paths end in parameter paths); scalars are replicated."""
+
+    def sharding(spec: PartitionSpec, leaf: Any) -> NamedSharding:
+        return NamedSharding(mesh, spec if np.ndim(leaf) == len(spec) else PartitionSpec())
+
+    specs = apply_rules(PARAMETER_RULES, state, "sharding")
+    return jax.tree.map(sharding, specs, state, is_leaf=lambda x: isinstance(x, PartitionSpec))
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Rows over ``data`` and ``fsdp``; every other axis whole."""
+    return NamedSharding(mesh, BATCH)
+
+
+def local_rows(mesh: Mesh, batch_size: int) -> slice:
+    """The rows of the global batch that this process assembles.
+
+    Raises:
+        ValueError: the rows do not divide over the mesh.
+    """
+    parts = mesh.shape["data"] * mesh.shape["fsdp"]
+    if batch_size % parts:
+        raise ValueError(
+            f"batch of {batch_size} rows does not divide over data x fsdp = {parts} devices; make it a multiple"
+        )
+    share = batch_size // jax.process_count()
+    return slice(jax.process_index() * share, (jax.process_index() + 1) * share)
+
+
+def put_batch(batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int) -> dict[str, jax.Array]:
+    """This process's rows as global arrays of ``batch_size`` rows."""
+    sharding = batch_sharding(mesh)
+    return {
+        name: jax.make_array_from_process_local_data(sharding, value, (batch_size, *value.shape[1:]))
+        for name, value in batch.items()
+    }

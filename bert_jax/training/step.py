@@ -1,0 +1,134 @@
+"""``train_step`` and ``eval_step``: pure functions of arrays, compiled by the loop with the mesh's shardings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key, UInt32
+
+from bert_jax.tasks.task import Batch, Figures, Params, Task
+
+Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
+# A mean over nothing is 0 with zero gradient; any real weight is far larger than this.
+SMALLEST_WEIGHT = 1e-6
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """Everything that a step changes or a sweep varies. The step's randomness is ``fold_in(key(seed), step)``."""
+
+    step: Int[Array, ""]
+    params: Params
+    opt_state: Any
+    hyperparameters: dict[str, Float[Array, ""]]
+    seed: UInt32[Array, ""]
+
+
+def init_state(
+    task: Task, optimizer: optax.GradientTransformation, hyperparameters: dict[str, float], seed: int
+) -> TrainState:
+    """A fresh state; traceable, so that ``jax.jit`` with shardings creates every array where it will live."""
+    params = task.init(jax.random.key(seed))
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        opt_state=optimizer.init(params),
+        hyperparameters={name: jnp.asarray(value, jnp.float32) for name, value in hyperparameters.items()},
+        seed=jnp.asarray(seed, jnp.uint32),
+    )
+
+
+def train_step(
+    state: TrainState,
+    totals: Figures,
+    batch: Batch,
+    *,
+    task: Task,
+    optimizer: optax.GradientTransformationExtraArgs,
+    schedule: Schedule,
+    accumulation_steps: int = 1,
+) -> tuple[TrainState, Figures]:
+    """One optimizer update on one global batch.
+
+    The loss is the sum over ``task.objective`` of (sum over the whole batch) / (weight of the whole batch): one
+    global mean, so it is the same for any number of devices and of ``accumulation_steps``.
+
+    Args:
+        state: donated by the loop.
+        totals: running figures since the last log line; this step's are added to them.
+        batch: arrays of ``r`` rows; ``r`` divides by ``accumulation_steps``.
+    """
+    step_key = jax.random.fold_in(jax.random.key(state.seed), state.step)
+    prepare_key, dropout_key = jax.random.split(step_key)
+    batch = task.prepare(prepare_key, batch)
+    grads, figures = gradients(state.params, batch, dropout_key, task, accumulation_steps)
+    rate = state.hyperparameters["learning_rate"] * schedule(state.step)
+    updates, opt_state = optimizer.update(
+        grads,
+        state.opt_state,
+        state.params,
+        learning_rate=rate,
+        weight_decay=state.hyperparameters["weight_decay"],
+        step=state.step,
+    )
+    one = jnp.ones((), jnp.float32)
+    figures = figures | {"gradient_norm": (optax.global_norm(grads), one), "learning_rate": (rate, one)}
+    new_state = state.replace(
+        step=state.step + 1, params=optax.apply_updates(state.params, updates), opt_state=opt_state
+    )
+    return new_state, add_figures(totals, figures)
+
+
+def eval_step(params: Params, totals: Figures, key: Key[Array, ""], batch: Batch, *, task: Task) -> Figures:
+    """Adds the figures of one evaluation batch, without dropout, to ``totals``."""
+    return add_figures(totals, task.figures(params, task.prepare(key, batch), None))
+
+
+def gradients(
+    params: Params, batch: Batch, dropout_key: Key[Array, ""], task: Task, accumulation_steps: int
+) -> tuple[Params, Figures]:
+    """Gradient of the global mean loss and the figures of the batch, in ``accumulation_steps`` pieces of rows."""
+    # Only the weights are used, and they do not depend on the parameters: the compiler drops this forward pass.
+    weights = {name: weight for name, (_, weight) in task.figures(params, batch, None).items()}
+
+    def loss(params: Params, piece: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Figures]:
+        figures = task.figures(params, piece, key)
+        terms = [figures[name][0] / jnp.maximum(weights[name], SMALLEST_WEIGHT) for name in task.objective]
+        return jnp.sum(jnp.stack(terms)), figures
+
+    gradient = jax.grad(loss, has_aux=True)
+    if accumulation_steps == 1:
+        return gradient(params, batch, dropout_key)
+
+    def accumulate(carry: Any, item: tuple[Batch, Int[Array, ""]]) -> tuple[Any, None]:
+        piece, index = item
+        return jax.tree.map(jnp.add, carry, gradient(params, piece, jax.random.fold_in(dropout_key, index))), None
+
+    # Piece i takes rows i, i + k, i + 2k, ...: each device's rows then stay on it.
+    pieces = jax.tree.map(
+        lambda x: x.reshape(-1, accumulation_steps, *x.shape[1:]).swapaxes(0, 1), batch
+    )
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, params, batch, dropout_key)
+    )
+    result, _ = jax.lax.scan(accumulate, zeros, (pieces, jnp.arange(accumulation_steps)))
+    return result
+
+
+def add_figures(totals: Figures, figures: Figures) -> Figures:
+    """Sums and weights add; a figure that is missing from ``totals`` starts at zero."""
+    zero = jnp.zeros((), jnp.float32)
+    return {
+        name: (totals.get(name, (zero, zero))[0] + value, totals.get(name, (zero, zero))[1] + weight)
+        for name, (value, weight) in figures.items()
+    }
+
+
+def ratios(figures: Figures) -> dict[str, float]:
+    """Means as Python floats; waits for the device. A figure without any weight is 0."""
+    host = jax.device_get(figures)
+    return {name: float(value) / float(weight) if weight else 0.0 for name, (value, weight) in host.items()}
