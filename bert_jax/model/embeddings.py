@@ -1,0 +1,66 @@
+"""Token ids -> vectors: word + segment + position, layer norm, dropout (BERT, section 3 and figure 2)."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bert_jax.model.config import BertConfig
+from bert_jax.model.dropout import dropout
+from bert_jax.model.layers import LayerNorm, compute_dtype, kernel_init
+
+
+class Embedding(nn.Module):
+    """A table of `num_embeddings` used rows, padded with zero rows to `padded`. Parameter: embedding [padded, d]."""
+
+    config: BertConfig
+    num_embeddings: int
+    padded: int | None = None
+
+    def setup(self) -> None:
+        shape = (self.padded or self.num_embeddings, self.config.hidden_size)
+        self.embedding = self.param("embedding", self._init(), shape, jnp.float32)
+
+    def __call__(self, ids: Int[Array, "r t"]) -> Float[Array, "r t d"]:
+        # Ids are checked on the host (`check_batch`): inside a compiled step JAX would clamp a bad one silently.
+        return jnp.take(self.embedding, ids, axis=0, mode="clip").astype(compute_dtype(self.config))
+
+    def _init(self) -> Callable[..., Array]:
+        def init(key: PRNGKeyArray, shape: tuple[int, int], dtype: jnp.dtype) -> Array:
+            used = kernel_init(self.config)(key, (self.num_embeddings, shape[1]), dtype)
+            return jnp.pad(used, ((0, shape[0] - self.num_embeddings), (0, 0)))
+
+        return init
+
+
+class Embeddings(nn.Module):
+    """The sum of the three embeddings, normalised. Parameters: word, position, segment (embedding), layer_norm."""
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        config = self.config
+        self.word = Embedding(config, config.vocab_size, config.padded_vocab_size)
+        self.position = Embedding(config, config.max_position_embeddings)
+        self.segment = Embedding(config, config.type_vocab_size)
+        self.layer_norm = LayerNorm(config)
+
+    def __call__(
+        self,
+        input_ids: Int[Array, "r t"],
+        segment_ids: Int[Array, "r t"] | None = None,
+        position_ids: Int[Array, "r t"] | None = None,
+        *,
+        dropout_key: PRNGKeyArray | None = None,
+    ) -> Float[Array, "r t d"]:
+        if segment_ids is None:
+            segment_ids = jnp.zeros_like(input_ids)
+        if position_ids is None:
+            position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1], dtype=jnp.int32), input_ids.shape)
+        total = self.word(input_ids) + self.segment(segment_ids) + self.position(position_ids)
+        return dropout(self.layer_norm(total), self.config.hidden_dropout_prob, dropout_key)
+
+    def word_table(self) -> Float[Array, "v d"]:
+        """The word embedding, to be tied to the output of the masked-LM head."""
+        return self.word.embedding

@@ -1,0 +1,70 @@
+"""What is put on top of the encoder for pre-training: pooler, masked language model, next sentence prediction."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bert_jax.model.config import BertConfig
+from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype
+
+# Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient too.
+MASKED_LOGIT = -1e9
+
+
+def gather_columns(x: Float[Array, "r t d"], columns: Int[Array, "r k"]) -> Float[Array, "r k d"]:
+    """The vectors of each row at `columns` of the same row, so that a batch sharded over rows stays local."""
+    return jnp.take_along_axis(x, columns[:, :, None], axis=1, mode="clip")
+
+
+class Pooler(nn.Module):
+    """tanh(dense) of the vector at each example's [CLS]; no dropout. Parameters: kernel [d, d], bias [d]."""
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        self.dense = Dense(self.config, self.config.hidden_size)
+        nn.share_scope(self, self.dense)  # pooler/kernel, not pooler/dense/kernel
+
+    def __call__(
+        self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"]
+    ) -> Float[Array, "r m d"]:
+        return jnp.tanh(self.dense(gather_columns(hidden, example_columns)))
+
+
+class MaskedLanguageModelHead(nn.Module):
+    """Logits over the vocabulary at the predicted positions only.
+
+    dense + activation + layer norm, times the word embedding (tied), plus a bias: the original's
+    `get_masked_lm_output`. Parameters: dense, layer_norm, bias [padded v].
+    """
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, hidden: Float[Array, "r t d"], positions: Int[Array, "r p"], word_table: Float[Array, "v d"]
+    ) -> Float[Array, "r p v"]:
+        config = self.config
+        x = Dense(config, config.hidden_size, name="dense")(gather_columns(hidden, positions))
+        x = LayerNorm(config, name="layer_norm")(activation(x, config.hidden_act))
+        bias = self.param("bias", nn.initializers.zeros, (config.padded_vocab_size,), jnp.float32)
+        is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
+        table = word_table.astype(compute_dtype(config))
+        logits = jnp.einsum("rpd,vd->rpv", x, table, preferred_element_type=jnp.float32)
+        return logits + jnp.where(is_word, bias, MASKED_LOGIT)
+
+
+class NextSentenceHead(nn.Module):
+    """Two logits per example from the pooled vector: 0 = is next, 1 = random (or swapped); no dropout.
+
+    Parameters: kernel [d, 2], bias [2].
+    """
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        self.dense = Dense(self.config, 2)
+        nn.share_scope(self, self.dense)
+
+    def __call__(self, pooled: Float[Array, "r m d"]) -> Float[Array, "r m c"]:
+        return self.dense(pooled).astype(jnp.float32)
