@@ -1,0 +1,323 @@
+"""What every tokenizer does: text -> ids of vocabulary pieces, with the place in the text that each came from.
+
+`WordPiece` and `SentencePiece` implement it. `encode` gives pieces and offsets, `encode_ids` and
+`encode_batch` the same ids fast: no rule of BERT's looks beyond one white-space chunk, so the ids of a chunk
+are worked out once and remembered. A memory holds at most 2 × 131,072 chunks of at most 48 characters: about
+50 MB for English, 150 MB at the very worst.
+"""
+
+import hashlib
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from bert_jax.data.characters import CHUNK, DELETED_BUT_SPLIT
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONFIG_FILE = "tokenizer_config.json"
+FORMAT_VERSION = 1
+# Above this share of [UNK] a corpus was most likely tokenized with a vocabulary of another language or case.
+UNKNOWN_LIMIT = 0.3
+
+# Hangul syllables and kana.
+DECOMPOSED = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
+_Value = TypeVar("_Value")
+
+
+@dataclass(slots=True)
+class Encoding:
+    """Pieces of a text, in order. `offsets` are (start, end) in characters of the text as it was given."""
+
+    ids: list[int] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    offsets: list[tuple[int, int]] = field(default_factory=list)
+
+    def extend(self, other: "Encoding", shift: int) -> None:
+        """Appends the pieces of a part of the text that starts at character `shift`."""
+        self.ids.extend(other.ids)
+        self.tokens.extend(other.tokens)
+        self.offsets.extend([(start + shift, end + shift) for start, end in other.offsets])
+
+
+class ChunkMemory(dict[str, _Value], Generic[_Value]):
+    """`memory[chunk]` = compute(chunk), remembered for short chunks in two generations of bounded size.
+
+    When the younger is full it becomes the older, and what is met again moves over: memory stays bounded,
+    frequent chunks stay known, and a change of subject or language in the corpus does not cost speed for good.
+    """
+
+    def __init__(
+        self, compute: Callable[[str], _Value], *, max_entries: int = 131_072, max_characters: int = 48
+    ) -> None:
+        super().__init__()
+        self._compute = compute
+        self._older: dict[str, _Value] = {}
+        self._max_entries = max_entries
+        self._max_characters = max_characters
+
+    def __missing__(self, chunk: str) -> _Value:
+        value = self._older.get(chunk)
+        if value is None:
+            value = self._compute(chunk)
+        if len(chunk) <= self._max_characters:
+            if len(self) >= self._max_entries:
+                self._older = dict(self)
+                self.clear()
+            self[chunk] = value
+        return value
+
+
+class Tokenizer(ABC):
+    """Text -> ids. `pieces[id]` is the piece; special tokens are named as in BERT ([CLS], …) whatever the file says.
+
+    Text of users never gives a special id other than [UNK], whatever it contains, unless `encode` is asked to
+    read special tokens. [CLS] and [SEP] around a sequence are the business of whoever builds examples.
+    """
+
+    kind: str
+    lowercase: bool
+    pieces: list[str]
+
+    @abstractmethod
+    def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
+        """Encodes text without special tokens; `joined`: it follows a special token with no space between."""
+
+    @abstractmethod
+    def _chunk_ids(self, chunk: str) -> bytes:
+        """The ids of one white-space chunk, as native int32 bytes."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text for reading. It is not the text encoded: cut that by offsets instead."""
+
+    @abstractmethod
+    def word_starts(self) -> Bool[np.ndarray, " v"]:
+        """True for pieces that begin a word, and for special tokens."""
+
+    @abstractmethod
+    def decomposes(self, text: str) -> bool:
+        """Whether the text has Hangul or kana that normalisation would take apart, as uncased BERT does."""
+
+    @abstractmethod
+    def _files(self) -> dict[str, bytes]:
+        """File name -> content, without the configuration."""
+
+    @abstractmethod
+    def _config(self) -> dict[str, Any]:
+        """The options that rebuild the tokenizer from its files."""
+
+    @property
+    @abstractmethod
+    def special_tokens(self) -> dict[str, int]:
+        """[PAD], [UNK], [CLS], [SEP], [MASK] -> id, those the vocabulary has."""
+
+    def encode(self, text: str, *, special_tokens: bool = False) -> Encoding:
+        """Pieces and offsets; with `special_tokens`, `[MASK]` and the others written in the text become their id."""
+        encoding = Encoding()
+        for part, start, special in self._parts(text, special_tokens):
+            if special is not None:
+                encoding.extend(Encoding([special], [self.pieces[special]], [(0, len(part))]), start)
+            elif part:
+                joined = start > 0 and not part[0].isspace()
+                encoding.extend(self._encode_plain(part, joined=joined), start)
+        return encoding
+
+    def encode_ids(self, text: str) -> list[int]:
+        """`encode(text).ids`, fast."""
+        return np.frombuffer(self._ids_as_bytes(text), np.int32).tolist()
+
+    def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
+        """The ids (int32) of many texts one after the other, and how many (int64) each text has; the fastest way."""
+        get = self._memory.__getitem__
+        if _splits_cleanly("".join(texts)):
+            parts = [b"".join(map(get, text.split())) for text in texts]
+        else:
+            parts = [self._ids_as_bytes(text) for text in texts]
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 4
+        return np.frombuffer(bytearray().join(parts), np.int32), lengths
+
+    def check(self, text: str) -> list[str]:
+        """Warnings about how this tokenizer meets a sample of a corpus: a sentence each, none when all is well."""
+        warnings = []
+        ids = np.array(self.encode_ids(text), np.int64)
+        unknown = unknown_warning(int((ids == self.unk_id).sum()), len(ids))
+        if unknown:
+            warnings.append(unknown)
+        if self.decomposes(text):
+            warnings.append(
+                "the text has Hangul or kana, which an uncased tokenizer takes apart into Jamo and base letters "
+                "(as the original BERT does): use a cased vocabulary, lowercase=False"
+            )
+        return warnings
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the directory that `load_tokenizer` reads; the configuration last, each file in one step."""
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        config = {"format_version": FORMAT_VERSION, "kind": self.kind, **self._config()}
+        text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+        for name, content in {**self._files(), CONFIG_FILE: text.encode()}.items():
+            temporary = target / f".{name}.{os.getpid()}"
+            temporary.write_bytes(content)
+            temporary.replace(target / name)
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of everything that decides the ids."""
+        digest = hashlib.sha256(json.dumps([self.kind, self._config()], sort_keys=True).encode())
+        for name, content in sorted(self._files().items()):
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.pieces)
+
+    @property
+    def pad_id(self) -> int:
+        return self._special("[PAD]")
+
+    @property
+    def unk_id(self) -> int:
+        return self._special("[UNK]")
+
+    @property
+    def cls_id(self) -> int:
+        return self._special("[CLS]")
+
+    @property
+    def sep_id(self) -> int:
+        return self._special("[SEP]")
+
+    @property
+    def mask_id(self) -> int:
+        return self._special("[MASK]")
+
+    @property
+    def special_ids(self) -> tuple[int, ...]:
+        """Ids of the special tokens that the vocabulary has, in rising order."""
+        return tuple(sorted(self.special_tokens.values()))
+
+    def _special(self, name: str) -> int:
+        try:
+            return self.special_tokens[name]
+        except KeyError:
+            raise ValueError(
+                f"the vocabulary of {self.vocab_size:,} pieces has no {name}: add the piece, or learn a vocabulary "
+                "with bert_jax.data.vocabulary, which always has the five special tokens"
+            ) from None
+
+    @cached_property
+    def _memory(self) -> ChunkMemory[bytes]:
+        return ChunkMemory(self._chunk_ids)
+
+    def _ids_as_bytes(self, text: str) -> bytes:
+        chunks = text.split() if _splits_cleanly(text) else CHUNK.findall(text)
+        return b"".join(map(self._memory.__getitem__, chunks))
+
+    def _special_names(self) -> dict[str, int]:
+        """How special tokens are written in a text -> id."""
+        return self.special_tokens
+
+    def _parts(self, text: str, special_tokens: bool) -> Iterator[tuple[str, int, int | None]]:
+        """(part, its start, its id if it is a special token) in order."""
+        if not special_tokens:
+            yield text, 0, None
+            return
+        names = self._special_names()
+        last = 0
+        for match in re.finditer("|".join(map(re.escape, names)) or "(?!)", text):
+            yield text[last : match.start()], last, None
+            yield match.group(), match.start(), names[match.group()]
+            last = match.end()
+        yield text[last:], last, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is remembered, so that worker processes get a small copy."""
+        return {name: value for name, value in self.__dict__.items() if not isinstance(value, ChunkMemory)}
+
+
+def unknown_warning(unknown: int, total: int) -> str | None:
+    """A sentence if more than 30 % of the tokens of a corpus are [UNK]."""
+    if total == 0 or unknown / total <= UNKNOWN_LIMIT:
+        return None
+    return (
+        f"{unknown / total:.0%} of {total:,} tokens are [UNK] (limit {UNKNOWN_LIMIT:.0%}): the vocabulary does not fit "
+        "the text; check language and lowercase, or learn a vocabulary from this text"
+    )
+
+
+def load_tokenizer(
+    path: str | os.PathLike[str],
+    *,
+    lowercase: bool | None = None,
+    rules: str | None = None,
+    check_case: bool = True,
+) -> Tokenizer:
+    """Reads a tokenizer directory (ours or Hugging Face's), a `vocab.txt`, or a SentencePiece `.model`.
+
+    `lowercase` None: as the directory says; for a bare vocabulary, True unless pieces with upper-case letters
+    are more than one in a hundred. `rules` None: as the directory says, else "original". A `lowercase` that
+    contradicts the vocabulary is a ValueError unless `check_case` is False.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no tokenizer at {path}: give a tokenizer directory, a vocab.txt or a .model file"
+        )
+    config: dict[str, Any] = {}
+    if path.is_dir():
+        config = _read_config(path)
+        path = _vocabulary_file(path)
+    if lowercase is not None:
+        config["do_lower_case"] = lowercase
+    if rules is not None:
+        config["rules"] = rules
+    if path.suffix in (".model", ".spm"):
+        from bert_jax.data import sentence_piece
+
+        return sentence_piece.from_file(path, config)
+    from bert_jax.data import wordpiece
+
+    return wordpiece.from_file(path, config, check_case=check_case)
+
+
+def _read_config(directory: Path) -> dict[str, Any]:
+    file = directory / CONFIG_FILE
+    if not file.exists():
+        return {}
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({error}): write the tokenizer again with save()") from None
+    version = config.get("format_version", FORMAT_VERSION)
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{file} has format_version {version}, this program reads {FORMAT_VERSION}: update bert_jax"
+        )
+    return config
+
+
+def _vocabulary_file(directory: Path) -> Path:
+    for pattern in ("vocab.txt", "*.model", "tokenizer.json"):
+        found = sorted(directory.glob(pattern))
+        if len(found) > 1:
+            raise ValueError(f"{directory} has {len(found)} {pattern} files: name the one to load")
+        if found:
+            return found[0]
+    raise FileNotFoundError(
+        f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory"
+    )
+
+
+def _splits_cleanly(text: str) -> bool:
+    """Whether str.split() finds BERT's own chunks."""
+    return not any(char in text for char in DELETED_BUT_SPLIT)
