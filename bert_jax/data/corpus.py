@@ -127,17 +127,20 @@ class SplitWriter:
         names = ("tokens", "sentences", "documents")
         self._files = {name: (self.directory / f"{name}.bin").open("wb") for name in names}
         self._hashes = {name: hashlib.sha256() for name in (*names, "unigrams")}
-        start = np.zeros(1, _OFFSET)
-        self._write("sentences", start)
-        self._write("documents", start)
+        self._write("sentences", np.zeros(1, _OFFSET))
+        self._last_end = np.zeros(1, _OFFSET)  # of the last document, not written yet: it may go on
 
     def append(
         self,
         ids: Integer[np.ndarray, " tokens"],
         sentence_lengths: Integer[np.ndarray, " sentences"],
         document_lengths: Integer[np.ndarray, " documents"],
+        continues: bool = False,
     ) -> None:
-        """Add whole documents: their ids, the tokens of each sentence, the sentences of each document."""
+        """Add documents: their ids, the tokens of each sentence, the sentences of each document.
+
+        `continues`: the first of them is the rest of the last document so far.
+        """
         if len(document_lengths) == 0:
             return
         if min(np.min(sentence_lengths, initial=1), np.min(document_lengths)) < 1:
@@ -152,14 +155,20 @@ class SplitWriter:
             raise ValueError(f"token id {np.max(ids)} is outside of the vocabulary of {self.vocab_size}")
         self._write("tokens", ids.astype(self.dtype, copy=False))
         self._write("sentences", self.num_tokens + np.cumsum(sentence_lengths, dtype=_OFFSET))
-        self._write("documents", self.num_sentences + np.cumsum(document_lengths, dtype=_OFFSET))
+        if not (continues and self.num_documents):
+            self._write("documents", self._last_end)
+            self.num_documents += 1
+        ends = self.num_sentences + np.cumsum(document_lengths, dtype=_OFFSET)
+        self._write("documents", ends[:-1])
+        self._last_end = ends[-1:]
         self.unigrams += np.bincount(ids, minlength=self.vocab_size)
         self.num_tokens += len(ids)
         self.num_sentences += len(sentence_lengths)
-        self.num_documents += len(document_lengths)
+        self.num_documents += len(document_lengths) - 1
 
     def close(self) -> dict[str, Any]:
         """Flush everything to the disk; the counts and file hashes of this split for `corpus.json`."""
+        self._write("documents", self._last_end)
         self._files["unigrams"] = (self.directory / "unigrams.bin").open("wb")
         self._write("unigrams", self.unigrams.astype(_OFFSET, copy=False))
         for file in self._files.values():

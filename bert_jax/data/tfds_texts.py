@@ -1,0 +1,86 @@
+"""Texts of a prepared TFDS data set, without TensorFlow. Nothing is ever downloaded.
+
+`tfds:NAME[/CONFIG][:VERSION][:SPLIT]` or `tfds:/DIRECTORY[:SPLIT]`; the split (default train) may be a slice
+such as `train[:10%]`. The set must have been prepared with file_format="array_record", the one format that
+reads back whole without TensorFlow: tfrecord needs it, and parquet loses rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_jax.data.text_files import UNDECODABLE, Problems
+
+
+def read_tfds(
+    name: str, text_field: str, block_bytes: int, problems: Problems
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(number of the first record, texts), about `block_bytes` at a time. ValueError, FileNotFoundError."""
+    builder, split = _open(name)
+    source = builder.as_data_source(split=split)
+    expected = builder.info.splits[split].num_examples
+    if len(source) != expected:
+        raise ValueError(f"{name} has {len(source)} rows on disk, its description says {expected}; prepare it again")
+    if text_field not in builder.info.features:
+        raise ValueError(f"{name} has no field {text_field!r}; choose from {', '.join(builder.info.features)}")
+    texts: list[str] = []
+    first, size = 0, 0
+    for number in range(expected):
+        value = source[number][text_field]
+        text = value.decode("utf-8", "ignore") if isinstance(value, bytes) else str(value)
+        if isinstance(value, bytes) and (lost := len(value) - len(text.encode("utf-8"))):
+            problems.add(UNDECODABLE, f"{name}:{number}", lost)
+        texts.append(text)
+        size += len(text)
+        if size >= block_bytes:
+            yield first, tuple(texts)
+            texts, first, size = [], number + 1, 0
+    if texts:
+        yield first, tuple(texts)
+
+
+def tfds_size(name: str) -> int | None:
+    """The bytes of the split on disk, if known."""
+    builder, split = _open(name)
+    return builder.info.splits[split].num_bytes
+
+
+def _open(name: str) -> tuple[Any, str]:
+    where, split = _parse(name)
+    import tensorflow_datasets as tfds
+    import tensorflow_datasets.question_answering
+    import tensorflow_datasets.text  # without TensorFlow, these register their sets only when imported
+
+    try:
+        is_directory = "/" in where and Path(where).is_dir()
+        builder = tfds.builder_from_directory(where) if is_directory else tfds.builder(where)
+    except Exception as error:  # TFDS raises its own classes, KeyError, AssertionError ...
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"tfds:{where} is not known to TFDS or not readable: {reason}") from None
+    if not builder.info.splits:
+        raise FileNotFoundError(
+            f"tfds:{where} is not prepared in {builder.data_dir}; set TFDS_DATA_DIR to where it is, "
+            "or prepare it with file_format='array_record'"
+        )
+    file_format = getattr(builder.info.file_format, "value", "unknown")
+    if file_format != "array_record":
+        raise ValueError(
+            f"tfds:{where} is prepared as {file_format}, which cannot be read without "
+            "TensorFlow; prepare it with file_format='array_record'"
+        )
+    try:
+        builder.info.splits[split]
+    except (KeyError, ValueError):
+        raise ValueError(f"tfds:{where} has no split {split!r}; choose from {', '.join(builder.info.splits)}") from None
+    return builder, split
+
+
+def _parse(name: str) -> tuple[str, str]:
+    """`tfds:a/b:1.0.0:train` -> ("a/b:1.0.0", "train")."""
+    match = re.fullmatch(r"(.+?)(?::([A-Za-z_][\w+%:\[\]-]*))?", name.removeprefix("tfds:"))
+    if match is None:
+        raise ValueError(f"{name!r} is not tfds:NAME[:SPLIT]")
+    return match[1], match[2] or "train"
