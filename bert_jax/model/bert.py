@@ -66,15 +66,14 @@ class Bert(nn.Module):
 class BertForPreTraining(nn.Module):
     """The encoder with the masked-LM and next-sentence heads.
 
-    Parameters: those of `Bert` at the same paths (a pre-trained tree's `embeddings` and `encoder` are a `Bert` tree)
-    and
+    Parameters: those of `Bert` at the same paths (a pre-trained tree's `embeddings` and `encoder` are a
+    `Bert` tree) and
 
-        pooler/{kernel [d, d], bias [d]}
-        mlm_head/dense/{kernel [d, d], bias [d]}, mlm_head/layer_norm/{scale,bias} [d], mlm_head/bias [padded v]
-        nsp_head/{kernel [d, 2], bias [2]}
+        pooler/{kernel [d, d], bias [d]} mlm_head/dense/{kernel [d, d], bias [d]},
+        mlm_head/layer_norm/{scale,bias} [d], mlm_head/bias [padded v] nsp_head/{kernel [d, 2], bias [2]}
 
-    The masked-LM decoder is the word embedding itself. `next_sentence` False leaves out the pooler and the NSP head
-    (the paper's "No NSP", table 5); its logits are then None.
+    The masked-LM decoder is the word embedding itself. `next_sentence` False leaves out the pooler and the
+    NSP head (the paper's "No NSP", table 5); its logits are then None.
     """
 
     config: BertConfig
@@ -106,13 +105,15 @@ class BertForPreTraining(nn.Module):
         mlm_logits = self.mlm_head(hidden, masked_positions, self.embeddings.word_table())
         if not self.next_sentence:
             return mlm_logits, None
-        return mlm_logits, self.nsp_head(self.pooler(hidden, example_columns))
+        nsp_logits = self.nsp_head(self.pooler(hidden, example_columns)) if self.next_sentence else None
+        return mlm_logits, nsp_logits
 
 
 def check_batch(batch: Mapping[str, np.ndarray], config: BertConfig) -> None:
     """Raises ValueError, on the host, for ids that the compiled step would silently clamp.
 
-    Looks at `input_ids`, `segment_ids`, `position_ids` (where absent, the row length counts) and `example_columns`.
+    Looks at `input_ids`, `segment_ids`, `position_ids` (where absent, the row length counts) and
+    `example_columns`.
     """
     length = batch["input_ids"].shape[1]
     limits = {

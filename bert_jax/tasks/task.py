@@ -39,7 +39,8 @@ class Task:
         tokenizer_directory: copied into the workdir, so that a checkpoint explains itself.
         init: fresh parameters from a key; traceable.
         stream: training batches of ``(batch_size, max_seq_length)``.
-        evaluation: the batches of a split, every example once, padded with weight 0: ``(split, batch_size)``.
+        evaluation: batches of a split, every example once, padded with weight 0:
+            ``(split, batch_size, max_seq_length)``.
         prepare: what changes from step to step and costs less on the device (masking): ``(key, batch)``, traceable.
         figures: loss terms and metrics of a prepared batch: ``(params, batch, dropout_key)``, traceable. No key
             means no dropout. Weights must not depend on the parameters.
@@ -53,7 +54,7 @@ class Task:
     tokenizer_directory: str
     init: Callable[[Key[Array, ""]], Params]
     stream: Callable[[int, int], Stream]
-    evaluation: Callable[[str, int], Iterator[dict[str, np.ndarray]]]
+    evaluation: Callable[[str, int, int], Iterator[dict[str, np.ndarray]]]
     prepare: Callable[[Key[Array, ""], Batch], Batch]
     figures: Callable[[Params, Batch, Key[Array, ""] | None], Figures]
     objective: tuple[str, ...]

@@ -81,7 +81,9 @@ def scale_by_bert_adam(
     def init(params: Any) -> Moments:
         return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
 
-    def update(grads: Any, state: Moments, params: Any = None, *, step: Int[Array, ""], **_: Any) -> tuple[Any, Moments]:
+    def update(
+        grads: Any, state: Moments, params: Any = None, *, step: Int[Array, ""], **_: Any
+    ) -> tuple[Any, Moments]:
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
         count = (step + 1).astype(jnp.float32)
@@ -90,7 +92,7 @@ def scale_by_bert_adam(
         direction = jax.tree.map(lambda m, v: m_scale * m / (jnp.sqrt(v_scale * v) + eps), mu, nu)
         return direction, Moments(mu, nu)
 
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+    return _transformation(init, update)
 
 
 def add_weight_decay(decayed: Any) -> optax.GradientTransformationExtraArgs:
@@ -100,19 +102,17 @@ def add_weight_decay(decayed: Any) -> optax.GradientTransformationExtraArgs:
         added = jax.tree.map(lambda u, w, d: u + weight_decay * w if d else u, updates, params, decayed)
         return added, state
 
-    return optax.GradientTransformationExtraArgs(lambda _: optax.EmptyState(), update)
+    return _transformation(lambda params: optax.EmptyState(), update)
 
 
 def scale_by_learning_rate(multipliers: Any) -> optax.GradientTransformationExtraArgs:
     """Times ``-learning_rate`` and the parameter's multiplier; a multiplier of 0 gives exact zeros (frozen)."""
 
     def update(updates: Any, state: Any, params: Any = None, *, learning_rate: Float[Array, ""], **_: Any) -> Any:
-        scaled = jax.tree.map(
-            lambda u, k: -learning_rate * k * u if k else jnp.zeros_like(u), updates, multipliers
-        )
+        scaled = jax.tree.map(lambda u, k: -learning_rate * k * u if k else jnp.zeros_like(u), updates, multipliers)
         return scaled, state
 
-    return optax.GradientTransformationExtraArgs(lambda _: optax.EmptyState(), update)
+    return _transformation(lambda params: optax.EmptyState(), update)
 
 
 def linear_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int) -> Float[Array, ""]:
@@ -124,3 +124,8 @@ def linear_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int) -
     position = step.astype(jnp.float32)
     decay = jnp.clip(1.0 - position / decay_steps, 0.0, 1.0)
     return jnp.where(step < warmup_steps, position / max(warmup_steps, 1), decay)
+
+
+def _transformation(init: Any, update: Any) -> optax.GradientTransformationExtraArgs:
+    # Optax's own types know no named extra arguments.
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -20,12 +20,12 @@ BATCH = PartitionSpec(("data", "fsdp"))
 PARAMETER_RULES: Rules = (
     (r"embeddings/word/embedding$", PartitionSpec(("tensor", "fsdp"), None)),
     (r"mlm_head/bias$", PartitionSpec(("tensor", "fsdp"))),
-    (r"attention/(query|key|value|qkv)/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"attention/(query|key|value|qkv)/bias$", PartitionSpec("tensor")),
+    (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
     (r"attention/output/kernel$", PartitionSpec("tensor", "fsdp")),
-    (r"intermediate/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"intermediate/bias$", PartitionSpec("tensor")),
-    (r"layer_\d+/output/kernel$", PartitionSpec("tensor", "fsdp")),
+    (r"feed_forward/intermediate/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"feed_forward/intermediate/bias$", PartitionSpec("tensor")),
+    (r"feed_forward/output/kernel$", PartitionSpec("tensor", "fsdp")),
     (r".*", PartitionSpec()),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, UInt32
 
@@ -44,7 +45,6 @@ def init_state(
 
 def train_step(
     state: TrainState,
-    totals: Figures,
     batch: Batch,
     *,
     task: Task,
@@ -59,7 +59,6 @@ def train_step(
 
     Args:
         state: donated by the loop.
-        totals: running figures since the last log line; this step's are added to them.
         batch: arrays of ``r`` rows; ``r`` divides by ``accumulation_steps``.
     """
     step_key = jax.random.fold_in(jax.random.key(state.seed), state.step)
@@ -80,12 +79,12 @@ def train_step(
     new_state = state.replace(
         step=state.step + 1, params=optax.apply_updates(state.params, updates), opt_state=opt_state
     )
-    return new_state, add_figures(totals, figures)
+    return new_state, figures
 
 
-def eval_step(params: Params, totals: Figures, key: Key[Array, ""], batch: Batch, *, task: Task) -> Figures:
-    """Adds the figures of one evaluation batch, without dropout, to ``totals``."""
-    return add_figures(totals, task.figures(params, task.prepare(key, batch), None))
+def eval_step(params: Params, key: Key[Array, ""], batch: Batch, *, task: Task) -> Figures:
+    """The figures of one evaluation batch, without dropout."""
+    return task.figures(params, task.prepare(key, batch), None)
 
 
 def gradients(
@@ -109,26 +108,23 @@ def gradients(
         return jax.tree.map(jnp.add, carry, gradient(params, piece, jax.random.fold_in(dropout_key, index))), None
 
     # Piece i takes rows i, i + k, i + 2k, ...: each device's rows then stay on it.
-    pieces = jax.tree.map(
-        lambda x: x.reshape(-1, accumulation_steps, *x.shape[1:]).swapaxes(0, 1), batch
-    )
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, params, batch, dropout_key)
-    )
+    pieces = jax.tree.map(lambda x: x.reshape(-1, accumulation_steps, *x.shape[1:]).swapaxes(0, 1), batch)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, params, batch, dropout_key))
     result, _ = jax.lax.scan(accumulate, zeros, (pieces, jnp.arange(accumulation_steps)))
     return result
 
 
-def add_figures(totals: Figures, figures: Figures) -> Figures:
-    """Sums and weights add; a figure that is missing from ``totals`` starts at zero."""
-    zero = jnp.zeros((), jnp.float32)
-    return {
-        name: (totals.get(name, (zero, zero))[0] + value, totals.get(name, (zero, zero))[1] + weight)
-        for name, (value, weight) in figures.items()
-    }
+class Means:
+    """Adds up figures on the host, in float64; fetching waits for the device."""
 
+    def __init__(self) -> None:
+        self.sums: dict[str, np.ndarray] = {}
 
-def ratios(figures: Figures) -> dict[str, float]:
-    """Means as Python floats; waits for the device. A figure without any weight is 0."""
-    host = jax.device_get(figures)
-    return {name: float(value) / float(weight) if weight else 0.0 for name, (value, weight) in host.items()}
+    def add(self, figures: list[Figures]) -> None:
+        for item in jax.device_get(figures):
+            for name, pair in item.items():
+                self.sums[name] = self.sums.get(name, np.zeros(2)) + np.asarray(pair, np.float64)
+
+    def ratios(self) -> dict[str, float]:
+        """Sum over weight of every figure; 0 where there was no weight."""
+        return {name: float(s / w) if w else 0.0 for name, (s, w) in self.sums.items()}

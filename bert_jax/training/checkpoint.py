@@ -1,0 +1,126 @@
+"""Checkpoints by Orbax, behind this file alone: asynchronous, atomic, keep-last-N and keep-best.
+
+A step's directory holds the items ``params``, ``training`` (everything else of the state) and ``meta`` (JSON), so
+that a reader who wants the encoder reads only the parameters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as policies
+
+from bert_jax.training.step import TrainState
+
+DIRECTORY = "checkpoints"
+FORMAT_VERSION = 1
+
+
+class Checkpoints:
+    """The checkpoints of one workdir.
+
+    Args:
+        workdir: they go to ``workdir/checkpoints/STEP``.
+        keep_last: how many of the newest are kept.
+        selection: the evaluation figure that decides the best, and "min" or "max"; the best is kept as well.
+    """
+
+    def __init__(self, workdir: str | Path, keep_last: int, selection: tuple[str, str]) -> None:
+        self.figure, self.mode = selection
+        best = policies.BestN(
+            get_metric_fn=lambda metrics: metrics[self.figure],
+            reverse=self.mode == "min",
+            n=1,
+            keep_checkpoints_without_metrics=False,
+        )
+        self.manager = ocp.CheckpointManager(
+            Path(workdir).absolute() / DIRECTORY,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=policies.AnyPreservationPolicy([policies.LatestN(keep_last), best]),
+                cleanup_tmp_directories=True,
+                # The loop decides when to save; the manager only refuses a step that it already has.
+                save_interval_steps=1,
+            ),
+            item_names=("params", "training", "meta"),
+        )
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.manager.close()  # waits for what is being written
+
+    def save(self, state: TrainState, figures: dict[str, float] | None = None) -> None:
+        """Copies the state off the device and writes it in the background; a step that is there is left alone."""
+        step = int(state.step)
+        if step in self.manager.all_steps():
+            return
+        items = ocp.args.Composite(
+            params=ocp.args.StandardSave(state.params),
+            training=ocp.args.StandardSave(_rest(state)),
+            meta=ocp.args.JsonSave({"format_version": FORMAT_VERSION, "step": step, "figures": figures or {}}),
+        )
+        self.manager.save(step, args=items, metrics=figures or None, force=True)
+
+    def restore(self, like: TrainState) -> TrainState | None:
+        """The newest checkpoint, on the devices and shardings of ``like``; None when there is none.
+
+        Args:
+            like: ``jax.ShapeDtypeStruct`` leaves with shardings.
+        """
+        step = self.manager.latest_step()
+        if step is None:
+            return None
+        items = self.manager.restore(
+            step,
+            args=ocp.args.Composite(
+                params=ocp.args.StandardRestore(like.params), training=ocp.args.StandardRestore(_rest(like))
+            ),
+        )
+        return like.replace(params=items["params"], **items["training"])
+
+    def is_best(self, figures: dict[str, float]) -> bool:
+        """Whether an evaluation is better than that of every checkpoint that is kept."""
+        kept = [self.manager.metrics(step) for step in self.manager.all_steps()]
+        values = [metrics[self.figure] for metrics in kept if metrics]
+        value = figures[self.figure]
+        return not values or (value < min(values) if self.mode == "min" else value > max(values))
+
+    def wait(self) -> None:
+        """Returns when everything saved is on disk; raises what went wrong on the way."""
+        self.manager.wait_until_finished()
+        self.manager.check_for_errors()
+
+
+def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict[str, Any]]:
+    """Parameters (numpy arrays) and meta of a workdir's checkpoint: of ``step``, or the newest.
+
+    Raises:
+        FileNotFoundError: the directory holds no finished checkpoint.
+    """
+    directory = Path(workdir).absolute() / DIRECTORY
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{workdir} holds no {DIRECTORY}/; give the --workdir of a training run")
+    with ocp.CheckpointManager(
+        directory,
+        options=ocp.CheckpointManagerOptions(read_only=True),
+        item_names=("params", "training", "meta"),
+    ) as manager:
+        step = manager.latest_step() if step is None else step
+        if step is None:
+            raise FileNotFoundError(f"{directory} holds no finished checkpoint yet; let the run save one")
+        shapes = manager.item_metadata(step)["params"]
+        # Whatever mesh wrote them, they are read whole, onto this process's first device.
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes.tree)
+        items = manager.restore(
+            step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like), meta=ocp.args.JsonRestore())
+        )
+    return items["params"], items["meta"]
+
+
+def _rest(state: TrainState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in ("step", "opt_state", "hyperparameters", "seed")}

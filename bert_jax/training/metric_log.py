@@ -1,0 +1,194 @@
+"""What a run reports: ``metrics.jsonl``, TensorBoard event files, and the bar or the lines a person watches."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+from tensorboardX import SummaryWriter
+from tqdm.auto import tqdm
+
+from bert_jax.tasks.task import Figures
+from bert_jax.training.step import Means
+
+FILE = "metrics.jsonl"
+# The host may run so many steps ahead of the device; more would only hold memory.
+STEPS_AHEAD = 2
+SECONDS_BETWEEN_LINES = 20.0
+
+
+class MetricLog:
+    """Collects the figures of every step on the device and writes their means every ``every`` steps.
+
+    One JSON object a line with ``step`` and either training figures (``loss``, ``learning_rate``,
+    ``tokens_per_second`` of real tokens, ``data_wait`` as a share of the time, ``compilations``, ...) or evaluation
+    figures (``eval/...``); the same numbers as TensorBoard scalars. Lines of later steps than ``start``, from before
+    an interruption, are dropped: they will be written anew. Only process 0 writes.
+    """
+
+    def __init__(self, workdir: str | Path, objective: tuple[str, ...], start: int, total: int, every: int) -> None:
+        self.objective, self.total, self.every = objective, total, every
+        self.writer = _Writer(workdir, start) if jax.process_index() == 0 else None
+        self.progress = _Progress(start, total)
+        self.compilations = _CompilationCounter()
+        self._restart(start, 0.0)
+
+    def __enter__(self) -> MetricLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.close()
+        self.compilations.close()
+        if self.writer is not None:
+            self.writer.close()
+
+    def train(self, step: int, figures: Figures, tokens: int, wait_seconds: float) -> None:
+        """Notes a dispatched step; waits for the device only where a line is due.
+
+        Raises:
+            FloatingPointError: the mean loss since the last line is not finite.
+        """
+        self.pending.append(figures)
+        self.tokens += tokens
+        if len(self.pending) > STEPS_AHEAD:
+            jax.block_until_ready(self.pending[-1 - STEPS_AHEAD])
+        self.progress.update(step)
+        if step % self.every == 0 or step == self.total:
+            self._line(step, wait_seconds)
+            self._restart(step, wait_seconds)
+
+    def evaluation(self, step: int, result: dict[str, float]) -> None:
+        """Writes the figures of an evaluation; none (nothing held out) write nothing."""
+        if result and self.writer is not None:
+            self.writer.write(step, {f"eval/{name}": value for name, value in result.items()})
+            shown = "  ".join(f"{name} {value:.3f}" for name, value in result.items())
+            self.say(f"step {step:,} held out: {shown}")
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        if self.writer is not None:
+            tqdm.write(text, file=sys.stderr)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens inside does not count as training time."""
+        jax.block_until_ready(self.pending[-1:])
+        began = time.monotonic()
+        yield
+        self.paused += time.monotonic() - began
+
+    def _restart(self, step: int, wait_seconds: float) -> None:
+        self.pending: list[Figures] = []
+        self.since, self.started, self.waited = step, time.monotonic(), wait_seconds
+        self.tokens, self.paused = 0, 0.0
+
+    def _line(self, step: int, wait_seconds: float) -> None:
+        means = Means()
+        means.add(self.pending)
+        values = means.ratios()
+        seconds = max(time.monotonic() - self.started - self.paused, 1e-9)
+        loss = sum(values[name] for name in self.objective)
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"loss is {loss} in steps {self.since + 1} to {step}; lower optimizer.learning_rate or lengthen the"
+                " warm-up, and start again: the last checkpoint is intact"
+            )
+        values = {
+            "loss": loss,
+            **values,
+            "tokens_per_second": self.tokens * jax.process_count() / seconds,
+            "steps_per_second": (step - self.since) / seconds,
+            "data_wait": (wait_seconds - self.waited) / seconds,
+            "compilations": self.compilations.count,
+        }
+        if self.writer is not None:
+            self.writer.write(step, values)
+            self.progress.show(step, values)
+
+
+def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
+    """The lines of ``workdir/metrics.jsonl``; a last line that a kill cut short is left out."""
+    path = Path(workdir) / FILE
+    lines: list[dict[str, Any]] = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+class _Writer:
+    def __init__(self, workdir: str | Path, start: int) -> None:
+        path = Path(workdir) / FILE
+        kept = [line for line in read_metrics(workdir) if line["step"] <= start]
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(temporary, path)
+        self.file = path.open("a")
+        self.events = SummaryWriter(str(Path(workdir) / "tensorboard"), purge_step=start + 1, flush_secs=10)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """One line, on disk at once."""
+        self.file.write(json.dumps({"step": step, "time": round(time.time(), 3), **values}) + "\n")
+        self.file.flush()
+        for name, value in values.items():
+            self.events.add_scalar(name if "/" in name else f"train/{name}", value, step)
+
+    def close(self) -> None:
+        self.file.close()
+        self.events.close()
+
+
+class _Progress:
+    """A bar on a terminal or in a notebook, a line now and then anywhere else (log files, clusters)."""
+
+    def __init__(self, start: int, total: int) -> None:
+        self.start, self.total, self.started, self.last_line = start, total, time.monotonic(), -math.inf
+        wanted = jax.process_index() == 0 and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        self.bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, smoothing=0.05) if wanted else None
+
+    def update(self, step: int) -> None:
+        if self.bar is not None:
+            self.bar.update(step - self.bar.n)
+
+    def show(self, step: int, values: dict[str, float]) -> None:
+        text = (
+            f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s"
+            f"  data wait {values['data_wait']:.1%}  compiled {values['compilations']:.0f}"
+        )
+        now = time.monotonic()
+        if self.bar is not None:
+            self.bar.set_postfix_str(text, refresh=False)
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.total:
+            self.last_line = now
+            left = (now - self.started) / max(step - self.start, 1) * (self.total - step)
+            print(f"step {step:,}/{self.total:,}  {text}  ETA {tqdm.format_interval(left)}", file=sys.stderr)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class _CompilationCounter:
+    """Counts this process's compilations while it is open; more than a handful means ragged shapes."""
+
+    EVENT = "/jax/core/compile/backend_compile_duration"
+
+    def __init__(self) -> None:
+        self.count = 0
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+    def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+        self.count += event == self.EVENT
+
+    def close(self) -> None:
+        jax.monitoring.unregister_event_duration_listener(self._listen)

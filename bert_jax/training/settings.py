@@ -1,0 +1,177 @@
+"""The only reader of a ``ConfigDict``: a config becomes frozen settings and a task, or a one-line error."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bert_jax.tasks import TASKS, Task
+from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
+from bert_jax.training.sharding import MeshShape
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A run of steps with one shape of batch; what is left out is the run's own.
+
+    With a ``learning_rate`` a phase has its own warm-up and decay (NVIDIA's two-phase LAMB); without, the run's one
+    schedule goes on through all phases (the paper's 90 % at 128 tokens, then 10 % at 512).
+    """
+
+    train_steps: int
+    max_seq_length: int
+    batch_size: int
+    accumulation_steps: int = 1
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.train_steps < 1:
+            raise ValueError(f"train_steps={self.train_steps} in a phase; a phase needs at least one step")
+        if self.accumulation_steps < 1 or self.batch_size % self.accumulation_steps:
+            raise ValueError(
+                f"batch_size={self.batch_size} does not divide into accumulation_steps={self.accumulation_steps};"
+                " choose a divisor"
+            )
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """The fields of a training config that belong to no task. ``batch_size`` is global; a step is one update.
+
+    Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. ``init_from`` is a directory whose
+    parameters the run begins with; a checkpoint in the workdir always comes first.
+    """
+
+    task: str
+    batch_size: int
+    max_seq_length: int
+    seed: int = 0
+    train_steps: int | None = None
+    train_epochs: float | None = None
+    warmup_steps: int | None = None
+    warmup_ratio: float | None = None
+    accumulation_steps: int = 1
+    phases: tuple[Phase, ...] = ()
+    init_from: str | None = None
+    mesh: MeshShape = field(default_factory=MeshShape)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    log_every_steps: int = 50
+    eval_every_steps: int = 1000
+    checkpoint_every_steps: int = 1000
+    keep_last: int = 2
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch_size",
+            "max_seq_length",
+            "log_every_steps",
+            "eval_every_steps",
+            "checkpoint_every_steps",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        lengths = [self.train_steps is not None, self.train_epochs is not None, bool(self.phases)]
+        if sum(lengths) != 1:
+            raise ValueError("give exactly one of train_steps, train_epochs and phases")
+        if self.warmup_steps is not None and self.warmup_ratio is not None:
+            raise ValueError("give warmup_steps or warmup_ratio, not both")
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[TrainSettings, Task]:
+    """Splits a config: its own fields to ``TrainSettings``, every other field to the task.
+
+    Raises:
+        ValueError: a field that neither knows, a missing one, or a value that does not fit.
+    """
+    values = plain(config)
+    name = values.get("task")
+    if name not in TASKS:
+        raise ValueError(f"config.task={name!r} is unknown; take one of {', '.join(TASKS)}")
+    own = {f.name for f in dataclasses.fields(TrainSettings)}
+    ours = {key: value for key, value in values.items() if key in own}
+    theirs = {key: value for key, value in values.items() if key not in own}
+    parameters = inspect.signature(TASKS[name]).parameters
+    _check_names("config", theirs, parameters, own | set(parameters))
+    ours["mesh"] = _record(MeshShape, ours.get("mesh") or {}, "config.mesh")
+    ours["optimizer"] = _record(OptimizerSettings, ours.get("optimizer") or {}, "config.optimizer")
+    defaults = {key: ours[key] for key in ("max_seq_length", "batch_size", "accumulation_steps") if key in ours}
+    ours["phases"] = tuple(_record(Phase, defaults | p, "a phase") for p in ours.get("phases") or ())
+    settings = _record(TrainSettings, ours, "config")
+    missing = [
+        key
+        for key, parameter in parameters.items()
+        if parameter.default is parameter.empty and key not in theirs and key != "seed"
+    ]
+    if missing:
+        raise ValueError(f"config.{missing[0]} is missing; task {name!r} needs it")
+    return settings, TASKS[name](seed=settings.seed, **theirs)
+
+
+def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:
+    """The phases of the run; a run without any is one phase, and epochs become ``int(epochs * N / batch)`` steps."""
+    if settings.phases:
+        return settings.phases
+    steps = settings.train_steps
+    if steps is None:
+        per_epoch = task.stream(settings.batch_size, settings.max_seq_length).steps_per_epoch
+        steps = max(1, int(per_epoch * (settings.train_epochs or 0)))
+    return (Phase(steps, settings.max_seq_length, settings.batch_size, settings.accumulation_steps),)
+
+
+def learning_rate_fraction(
+    step: Int[Array, ""], settings: TrainSettings, phases: tuple[Phase, ...]
+) -> Float[Array, ""]:
+    """Learning rate at ``step`` over ``optimizer.learning_rate``: linear warm-up and decay over the run, or over
+    each phase that has a rate of its own."""
+    total = sum(phase.train_steps for phase in phases)
+    fraction = linear_schedule(step, warmup(settings.warmup_steps, settings.warmup_ratio, total), total)
+    start = 0
+    for phase in phases:
+        if phase.learning_rate is not None:
+            steps = warmup(phase.warmup_steps, settings.warmup_ratio, phase.train_steps)
+            own = phase.learning_rate / settings.optimizer.learning_rate
+            value = own * linear_schedule(step - start, steps, phase.train_steps)
+            fraction = jnp.where(step >= start, value, fraction)
+        start += phase.train_steps
+    return fraction
+
+
+def warmup(steps: int | None, ratio: float | None, total: int) -> int:
+    """Warm-up steps; without either, none."""
+    return steps if steps is not None else int((ratio or 0.0) * total)
+
+
+def plain(value: Any) -> Any:
+    """Dicts and tuples for ``ConfigDict`` and its frozen and list kin."""
+    if isinstance(value, Mapping) or hasattr(value, "to_dict"):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(item) for item in value)
+    return value
+
+
+def _record(kind: type[T], values: dict[str, Any], what: str) -> T:
+    known = [f.name for f in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+    _check_names(what, values, known, known)
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def _check_names(what: str, given: Iterable[str], known: Iterable[str], suggestions: Iterable[str]) -> None:
+    for name in given:
+        if name not in set(known):
+            close = difflib.get_close_matches(name, list(suggestions), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(suggestions))}"
+            raise ValueError(f"{what} has no field {name!r}; {hint}")

@@ -1,0 +1,139 @@
+"""The one loop: ``train(config, workdir)`` for pre-training, continued pre-training and fine-tuning alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from bert_jax.data.prefetch import Prefetch
+from bert_jax.tasks.task import Figures, Params, Task
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.evaluate import make_evaluate
+from bert_jax.training.init_from import load_initial
+from bert_jax.training.metric_log import MetricLog
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.settings import Phase, TrainSettings, learning_rate_fraction, plan, read_config
+from bert_jax.training.sharding import batch_sharding, local_rows, make_mesh, put_batch, state_shardings
+from bert_jax.training.step import TrainState, init_state, train_step
+from bert_jax.training.stop_signals import StopSignals
+from bert_jax.training.workdir import prepare_workdir
+
+Step = Callable[..., tuple[TrainState, Figures]]
+
+
+def train(config: Mapping[str, Any], workdir: str | Path) -> dict[str, float]:
+    """Trains to the end of the config's steps and returns the last held-out evaluation.
+
+    Where it begins: the newest checkpoint in ``workdir``, else ``config.init_from``, else fresh parameters. A run
+    that was stopped anywhere and started again takes the same steps on the same data, bit for bit.
+
+    Args:
+        config: fields of ``TrainSettings`` and of the task (``TASKS[config.task]``).
+        workdir: receives checkpoints, ``metrics.jsonl``, TensorBoard files, the configs and the tokenizer.
+
+    Raises:
+        ValueError: a config that does not fit, said in one line.
+        FloatingPointError: the loss is not finite.
+        SystemExit: after SIGTERM or SIGINT, once everything is saved; the code is 128 + the signal's number.
+    """
+    settings, task = read_config(config)
+    phases = plan(settings, task)
+    total = sum(phase.train_steps for phase in phases)
+    mesh = make_mesh(settings.mesh)
+    prepare_workdir(workdir, config, task)
+    result: dict[str, float] = {}
+    with (
+        jax.set_mesh(mesh),
+        Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints,
+        StopSignals() as stop,
+    ):
+        state, step_function, shardings = begin(settings, phases, task, mesh, checkpoints)
+        evaluate = make_evaluate(task, mesh, shardings.params, settings.seed)
+        step, phase = int(state.step), phases[-1]
+        with MetricLog(workdir, task.objective, step, total, settings.log_every_steps) as log:
+            for phase, last in spans(phases, step):
+                pending = device_batches(task, phase, mesh)
+                with Prefetch(pending, step, stop_step=last) as batches:
+                    for batch, tokens in batches:
+                        state, figures = step_function(state, batch, phase.accumulation_steps)
+                        step += 1
+                        log.train(step, figures, tokens, batches.seconds_waited)
+                        evaluated = None
+                        if step % settings.eval_every_steps == 0 or step == last:
+                            with log.pause():
+                                evaluated = evaluate(state.params, "held_out", phase.batch_size, phase.max_seq_length)
+                            log.evaluation(step, evaluated)
+                            result = evaluated
+                        due = step % settings.checkpoint_every_steps == 0 or step == last
+                        if due or stop.received or (evaluated and checkpoints.is_best(evaluated)):
+                            checkpoints.save(state, evaluated)
+                        if stop.received:
+                            checkpoints.wait()
+                            log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
+                            raise SystemExit(128 + stop.received)
+        return result or evaluate(state.params, "held_out", phase.batch_size, phase.max_seq_length)
+
+
+def begin(
+    settings: TrainSettings, phases: tuple[Phase, ...], task: Task, mesh: Mesh, checkpoints: Checkpoints
+) -> tuple[TrainState, Step, TrainState]:
+    """The state to start from, on its devices; the compiled step, which donates its state; the state's shardings."""
+    optimizer = make_optimizer(settings.optimizer, jax.eval_shape(task.init, jax.random.key(0)))
+    hyperparameters = {
+        "learning_rate": settings.optimizer.learning_rate,
+        "weight_decay": settings.optimizer.weight_decay,
+    }
+    fresh = partial(init_state, task, optimizer, hyperparameters, settings.seed)
+    shapes = jax.eval_shape(fresh)
+    shardings = state_shardings(mesh, shapes)
+    step_function = jax.jit(
+        partial(
+            train_step,
+            task=task,
+            optimizer=optimizer,
+            schedule=partial(learning_rate_fraction, settings=settings, phases=phases),
+        ),
+        static_argnums=2,
+        in_shardings=(shardings, batch_sharding(mesh)),
+        out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
+        donate_argnums=0,
+    )
+    like = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
+    state = checkpoints.restore(like)
+    if state is None:
+        state = jax.jit(fresh, out_shardings=shardings)()
+        if settings.init_from:
+            state = state.replace(params=initial_params(settings.init_from, state.params, shardings.params))
+    return state, step_function, shardings
+
+
+def initial_params(source: str, fresh: Params, shardings: Params) -> Params:
+    """The parameters of ``source`` where it has them, on the devices of the fresh ones."""
+    return jax.device_put(load_initial(source, fresh), shardings)
+
+
+def spans(phases: tuple[Phase, ...], step: int) -> Iterator[tuple[Phase, int]]:
+    """The phases that have steps left after ``step``, each with the step at which it ends."""
+    last = 0
+    for phase in phases:
+        last += phase.train_steps
+        if step < last:
+            yield phase, last
+
+
+def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[dict[str, jax.Array], int]]:
+    """``step -> (global batch on the devices, its number of real tokens in this process's rows)``."""
+    stream = task.stream(phase.batch_size, phase.max_seq_length)
+    rows = local_rows(mesh, phase.batch_size)
+
+    def batch(step: int) -> tuple[dict[str, jax.Array], int]:
+        local = stream.batch(step, rows)
+        return put_batch(local, mesh, phase.batch_size), int(np.count_nonzero(local["sequence_ids"]))
+
+    return batch

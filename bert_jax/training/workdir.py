@@ -1,0 +1,96 @@
+"""What a workdir holds besides checkpoints and metrics, so that every reader needs just the directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bert_jax.tasks.task import Task
+from bert_jax.training.settings import plain
+
+CONFIG, MODEL_CONFIG, ENVIRONMENT, TOKENIZER = (
+    "config.json",
+    "bert_config.json",
+    "environment.json",
+    "tokenizer",
+)
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers", "sentencepiece")
+
+
+def prepare_workdir(workdir: str | Path, config: Mapping[str, Any], task: Task) -> None:
+    """Writes ``config.json``, ``bert_config.json``, ``environment.json`` and ``tokenizer/``; process 0 only.
+
+    A config that differs from the one the workdir began with is named on standard error, field by field, and used.
+
+    Raises:
+        ValueError: the model differs: its checkpoints could not be read.
+    """
+    if jax.process_index() != 0:
+        return
+    directory = Path(workdir)
+    directory.mkdir(parents=True, exist_ok=True)
+    new = json.loads(json.dumps(plain(config)))
+    if (directory / CONFIG).exists():
+        changes = differences(json.loads((directory / CONFIG).read_text()), new)
+        if any(change.startswith("model.") for change in changes):
+            raise ValueError(
+                f"{workdir} holds a run of another model ({'; '.join(changes)}); give another --workdir or delete it"
+            )
+        if changes:
+            print(f"config differs from the run in {workdir}: {'; '.join(changes)}", file=sys.stderr)
+    write_json(directory / CONFIG, new)
+    write_json(directory / ENVIRONMENT, environment())
+    task.model.to_json(directory / MODEL_CONFIG)
+    if not (directory / TOKENIZER).exists():
+        temporary = directory / f"{TOKENIZER}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(task.tokenizer_directory, temporary)
+        os.replace(temporary, directory / TOKENIZER)
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """``field: old -> new`` for every leaf that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        return [c for n in names for c in differences(old.get(n), new.get(n), f"{path}.{n}" if path else n)]
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware, for reports and results files."""
+    devices = jax.devices()
+    return {
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "processor": processor(),
+        "cpu_cores": os.cpu_count(),
+        "devices": f"{len(devices)} x {devices[0].device_kind}",
+        "processes": jax.process_count(),
+    }
+
+
+def processor() -> str:
+    """The processor's name where the system tells it."""
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    os.replace(temporary, path)
