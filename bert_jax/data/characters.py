@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-# What str.split() separates at, less what BERT deletes before it splits (the Cc characters \v \f \x1c-\x1f \x85).
+# What str.split() separates at, less the Cc characters \v \f \x1c-\x1f \x85, which BERT deletes.
 CHUNK = re.compile("[^\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 # Where these occur, str.split() would separate and BERT does not.
 DELETED_BUT_SPLIT = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
@@ -59,12 +59,12 @@ def category(char: str) -> str:
 
 
 def is_deleted(char: str) -> bool:
-    """Code point 0, U+FFFD, and Cc and Cf other than tab and line ends: taken out, words close up over them."""
+    """Code point 0, U+FFFD, and Cc and Cf but tab and line ends: taken out, words close up over them."""
     return char in "\x00\ufffd" or (char not in "\t\n\r" and category(char) in ("Cc", "Cf"))
 
 
 def is_space(char: str) -> bool:
-    """What separates words. U+2028 and U+2029 (Zl, Zp) separate because the original ends with str.split()."""
+    """What separates words. U+2028 and U+2029 (Zl, Zp) do because the original uses str.split()."""
     return char in "\t\n\r" or category(char) in ("Zs", "Zl", "Zp")
 
 
@@ -133,7 +133,7 @@ class BasicRules:
         """
         chars = self._clean_aligned(text)
         if self.lowercase:
-            chars = _lower_aligned(chars)
+            chars = lower_aligned(chars)
         if self.strip_accents:
             chars = _decompose_aligned(chars)
         return _split_aligned((part, s, e) for c, s, e in chars for part in self._split[c])
@@ -171,8 +171,8 @@ def _rebuild(lowercase: bool, strip_accents: bool, split_cjk: bool) -> BasicRule
     return BasicRules(lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk)
 
 
-def _lower_aligned(chars: list[_Char]) -> list[_Char]:
-    """Lower-cases the whole, for the final sigma looks at its neighbours; every other character is its own."""
+def lower_aligned(chars: list[_Char]) -> list[_Char]:
+    """Lower-cases the whole, for a final sigma looks at its neighbours; no other character does."""
     lowered = iter("".join(char for char, _, _ in chars).lower())
     return [(next(lowered), s, e) for char, s, e in chars for _ in char.lower()]
 
@@ -200,6 +200,4 @@ def _split_aligned(chars: Iterable[_Char]) -> list[AlignedWord]:
         else:
             words.append([part])
             inside = True
-    return [
-        AlignedWord("".join(c for c, _, _ in w), [s for _, s, _ in w], [e for _, _, e in w]) for w in words
-    ]
+    return [AlignedWord("".join(c for c, _, _ in w), [s for _, s, _ in w], [e for _, _, e in w]) for w in words]

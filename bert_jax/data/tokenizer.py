@@ -1,4 +1,4 @@
-"""What every tokenizer does: text -> ids of vocabulary pieces, with the place in the text that each came from.
+"""What every tokenizer does: text -> ids of pieces, with the place in the text each came from.
 
 `WordPiece` and `SentencePiece` implement it. `encode` gives pieces and offsets, `encode_ids` and
 `encode_batch` the same ids fast: no rule of BERT's looks beyond one white-space chunk, so the ids of a chunk
@@ -52,14 +52,14 @@ class ChunkMemory(dict[str, _Value], Generic[_Value]):
     """`memory[chunk]` = compute(chunk), remembered for short chunks in two generations of bounded size.
 
     When the younger is full it becomes the older, and what is met again moves over: memory stays bounded,
-    frequent chunks stay known, and a change of subject or language in the corpus does not cost speed for good.
+    frequent chunks stay known, and a new subject or language in the corpus does not cost speed for good.
     """
 
     def __init__(
         self, compute: Callable[[str], _Value], *, max_entries: int = 131_072, max_characters: int = 48
     ) -> None:
         super().__init__()
-        self._compute = compute
+        self.compute = compute
         self._older: dict[str, _Value] = {}
         self._max_entries = max_entries
         self._max_characters = max_characters
@@ -67,7 +67,7 @@ class ChunkMemory(dict[str, _Value], Generic[_Value]):
     def __missing__(self, chunk: str) -> _Value:
         value = self._older.get(chunk)
         if value is None:
-            value = self._compute(chunk)
+            value = self.compute(chunk)
         if len(chunk) <= self._max_characters:
             if len(self) >= self._max_entries:
                 self._older = dict(self)
@@ -77,7 +77,7 @@ class ChunkMemory(dict[str, _Value], Generic[_Value]):
 
 
 class Tokenizer(ABC):
-    """Text -> ids. `pieces[id]` is the piece; special tokens are named as in BERT ([CLS], …) whatever the file says.
+    """Text -> ids of pieces. `pieces[id]` is the piece as its file writes it (ALBERT's [PAD] is <pad>).
 
     Text of users never gives a special id other than [UNK], whatever it contains, unless `encode` is asked to
     read special tokens. [CLS] and [SEP] around a sequence are the business of whoever builds examples.
@@ -121,7 +121,7 @@ class Tokenizer(ABC):
         """[PAD], [UNK], [CLS], [SEP], [MASK] -> id, those the vocabulary has."""
 
     def encode(self, text: str, *, special_tokens: bool = False) -> Encoding:
-        """Pieces and offsets; with `special_tokens`, `[MASK]` and the others written in the text become their id."""
+        """Pieces and offsets. With `special_tokens`, [MASK] and the others in the text become their id."""
         encoding = Encoding()
         for part, start, special in self._parts(text, special_tokens):
             if special is not None:
@@ -136,7 +136,7 @@ class Tokenizer(ABC):
         return np.frombuffer(self._ids_as_bytes(text), np.int32).tolist()
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
-        """The ids (int32) of many texts one after the other, and how many (int64) each text has; the fastest way."""
+        """The ids (int32) of texts one after the other, how many (int64) each text has; the fastest way."""
         get = self._memory.__getitem__
         if _splits_cleanly("".join(texts)):
             parts = [b"".join(map(get, text.split())) for text in texts]
@@ -146,7 +146,7 @@ class Tokenizer(ABC):
         return np.frombuffer(bytearray().join(parts), np.int32), lengths
 
     def check(self, text: str) -> list[str]:
-        """Warnings about how this tokenizer meets a sample of a corpus: a sentence each, none when all is well."""
+        """Warnings about how this tokenizer meets a sample of a corpus, a sentence each."""
         warnings = []
         ids = np.array(self.encode_ids(text), np.int64)
         unknown = unknown_warning(int((ids == self.unk_id).sum()), len(ids))
@@ -154,8 +154,8 @@ class Tokenizer(ABC):
             warnings.append(unknown)
         if self.decomposes(text):
             warnings.append(
-                "the text has Hangul or kana, which an uncased tokenizer takes apart into Jamo and base letters "
-                "(as the original BERT does): use a cased vocabulary, lowercase=False"
+                "the text has Hangul or kana, which an uncased tokenizer takes apart into Jamo and base "
+                "letters (as the original BERT does): use a cased vocabulary, lowercase=False"
             )
         return warnings
 
@@ -211,9 +211,13 @@ class Tokenizer(ABC):
             return self.special_tokens[name]
         except KeyError:
             raise ValueError(
-                f"the vocabulary of {self.vocab_size:,} pieces has no {name}: add the piece, or learn a vocabulary "
-                "with bert_jax.data.vocabulary, which always has the five special tokens"
+                f"the vocabulary of {self.vocab_size:,} pieces has no {name}: add the piece, or learn a "
+                "vocabulary with bert_jax.data.vocabulary, which has all five special tokens"
             ) from None
+
+    def _special_names(self) -> dict[str, int]:
+        """How special tokens are written in a text -> id: BERT's name, and the file's."""
+        return {self.pieces[i]: i for i in self.special_ids} | self.special_tokens
 
     @cached_property
     def _memory(self) -> ChunkMemory[bytes]:
@@ -222,10 +226,6 @@ class Tokenizer(ABC):
     def _ids_as_bytes(self, text: str) -> bytes:
         chunks = text.split() if _splits_cleanly(text) else CHUNK.findall(text)
         return b"".join(map(self._memory.__getitem__, chunks))
-
-    def _special_names(self) -> dict[str, int]:
-        """How special tokens are written in a text -> id."""
-        return self.special_tokens
 
     def _parts(self, text: str, special_tokens: bool) -> Iterator[tuple[str, int, int | None]]:
         """(part, its start, its id if it is a special token) in order."""
@@ -250,8 +250,8 @@ def unknown_warning(unknown: int, total: int) -> str | None:
     if total == 0 or unknown / total <= UNKNOWN_LIMIT:
         return None
     return (
-        f"{unknown / total:.0%} of {total:,} tokens are [UNK] (limit {UNKNOWN_LIMIT:.0%}): the vocabulary does not fit "
-        "the text; check language and lowercase, or learn a vocabulary from this text"
+        f"{unknown / total:.0%} of {total:,} tokens are [UNK] (limit {UNKNOWN_LIMIT:.0%}): the vocabulary does "
+        "not fit the text; check language and lowercase, or learn a vocabulary from this text"
     )
 
 
@@ -270,9 +270,7 @@ def load_tokenizer(
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(
-            f"no tokenizer at {path}: give a tokenizer directory, a vocab.txt or a .model file"
-        )
+        raise FileNotFoundError(f"no tokenizer at {path}: give a tokenizer directory, a vocab.txt or a .model file")
     config: dict[str, Any] = {}
     if path.is_dir():
         config = _read_config(path)
@@ -300,9 +298,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is not JSON ({error}): write the tokenizer again with save()") from None
     version = config.get("format_version", FORMAT_VERSION)
     if version > FORMAT_VERSION:
-        raise ValueError(
-            f"{file} has format_version {version}, this program reads {FORMAT_VERSION}: update bert_jax"
-        )
+        raise ValueError(f"{file} has format_version {version}, this program reads {FORMAT_VERSION}: update bert_jax")
     return config
 
 
@@ -313,9 +309,7 @@ def _vocabulary_file(directory: Path) -> Path:
             raise ValueError(f"{directory} has {len(found)} {pattern} files: name the one to load")
         if found:
             return found[0]
-    raise FileNotFoundError(
-        f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory"
-    )
+    raise FileNotFoundError(f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory")
 
 
 def _splits_cleanly(text: str) -> bool:

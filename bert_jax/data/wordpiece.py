@@ -1,7 +1,7 @@
 """WordPiece: words -> pieces, greedy longest match first, by the Rust `tokenizers` library.
 
 `rules="original"` are those of `tokenization.py` of google-research/bert: the words are ours (`characters.py`),
-the matching is the library's, a word of more than 200 characters is [UNK]. `rules="huggingface"` are the
+the matching is the library's, and a word of more than 200 characters is [UNK]. `rules="huggingface"` are the
 library's own BERT normaliser and pre-tokeniser: control means any category C* of its tables (so private-use
 characters go too), lower-casing knows no final sigma, and a word of more than 100 characters is [UNK].
 """
@@ -51,9 +51,7 @@ class WordPiece(Tokenizer):
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
         self._special_tokens = {name: self._ids[name] for name in SPECIALS if name in self._ids}
         self._unk = np.int32(self.unk_id).tobytes()
-        self._model = models.WordPiece(
-            self._ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD[rules]
-        )
+        self._model = models.WordPiece(self._ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD[rules])
         self._basic = BasicRules(lowercase=lowercase, strip_accents=self.strip_accents, split_cjk=split_cjk)
 
     @property
@@ -144,7 +142,7 @@ class WordPiece(Tokenizer):
 
 
 def from_file(path: Path, config: dict[str, Any], *, check_case: bool = True) -> WordPiece:
-    """Reads a `vocab.txt` or `tokenizer.json` with the options of a tokenizer configuration (BERT's and ours)."""
+    """Reads a `vocab.txt` or `tokenizer.json` with the options of a tokenizer configuration."""
     pieces = read_library_json(path, config) if path.suffix == ".json" else read_vocabulary(path)
     if "[UNK]" not in pieces:
         raise ValueError(f"{path} has no [UNK]: every WordPiece vocabulary needs the line [UNK]")
@@ -177,12 +175,8 @@ def read_library_json(path: Path, config: dict[str, Any]) -> list[str]:
     """The vocabulary of a `tokenizer.json`; its normaliser's options fill what `config` lacks."""
     content = json.loads(path.read_text(encoding="utf-8"))
     model = content.get("model", {})
-    if not isinstance(model.get("vocab"), dict) or not any(
-        piece.startswith("##") for piece in model["vocab"]
-    ):
-        raise ValueError(
-            f"{path} is not a WordPiece model: give a vocab.txt, or the .model of a SentencePiece one"
-        )
+    if not isinstance(model.get("vocab"), dict) or not any(piece.startswith("##") for piece in model["vocab"]):
+        raise ValueError(f"{path} is not a WordPiece model: give a vocab.txt, or the .model of a SentencePiece one")
     normalizer = content.get("normalizer") or {}
     for ours, theirs in (
         ("do_lower_case", "lowercase"),
@@ -204,18 +198,18 @@ def is_cased(pieces: Sequence[str]) -> bool:
 
 
 def check_lowercase(pieces: Sequence[str], lowercase: bool, path: Path) -> None:
-    """Refuses a casing that contradicts a vocabulary of a thousand pieces or more with letters that have case."""
+    """Refuses a casing that contradicts a vocabulary of a thousand pieces or more with cased letters."""
     upper, letters = _count_letters(pieces)
     if letters < 1000 or lowercase != is_cased(pieces):
         return
     raise ValueError(
-        f"lowercase={lowercase} contradicts {path}, where {upper:,} of {letters:,} pieces have upper-case letters: "
-        f"use lowercase={not lowercase}, or check_case=False if this is meant"
+        f"lowercase={lowercase} contradicts {path}, where {upper:,} of {letters:,} pieces have upper-case "
+        f"letters: use lowercase={not lowercase}, or check_case=False if this is meant"
     )
 
 
 def _count_letters(pieces: Sequence[str]) -> tuple[int, int]:
-    """(pieces with an upper-case letter, pieces with a letter that has case), special and unused ones left out."""
+    """(pieces with an upper-case letter, pieces with a letter that has case), without [special] ones."""
     plain = [piece for piece in pieces if not (piece.startswith("[") and piece.endswith("]"))]
     letters = sum(piece.lower() != piece or piece.upper() != piece for piece in plain)
     return sum(piece != piece.lower() for piece in plain), letters
@@ -229,9 +223,7 @@ def _offsets(word: AlignedWord, tokens: list[str]) -> list[tuple[int, int]]:
     first = begin = 0
     for token in tokens:
         last = first + len(token) - 2 * token.startswith("##")
-        begin = max(
-            begin, min(word.starts[first:last])
-        )  # marks in canonical order may stand before their source
+        begin = max(begin, min(word.starts[first:last]))  # marks in canonical order may stand before their source
         offsets.append((begin, max(word.ends[:last])))
         first = last
     return offsets
@@ -242,9 +234,5 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _rebuild(
-    pieces: list[str], lowercase: bool, rules: str, strip_accents: bool, split_cjk: bool
-) -> WordPiece:
-    return WordPiece(
-        pieces, lowercase=lowercase, rules=rules, strip_accents=strip_accents, split_cjk=split_cjk
-    )
+def _rebuild(pieces: list[str], lowercase: bool, rules: str, strip_accents: bool, split_cjk: bool) -> WordPiece:
+    return WordPiece(pieces, lowercase=lowercase, rules=rules, strip_accents=strip_accents, split_cjk=split_cjk)
