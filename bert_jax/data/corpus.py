@@ -145,12 +145,8 @@ class SplitWriter:
             return
         if min(np.min(sentence_lengths, initial=1), np.min(document_lengths)) < 1:
             raise ValueError("a sentence without tokens or a document without sentences; drop it first")
-        if int(np.sum(sentence_lengths)) != len(ids) or int(np.sum(document_lengths)) != len(
-            sentence_lengths
-        ):
-            raise ValueError(
-                f"lengths do not add up: {len(ids)} ids, sentences of {np.sum(sentence_lengths)} tokens"
-            )
+        if int(np.sum(sentence_lengths)) != len(ids) or int(np.sum(document_lengths)) != len(sentence_lengths):
+            raise ValueError(f"lengths do not add up: {len(ids)} ids, sentences of {np.sum(sentence_lengths)} tokens")
         if np.min(ids) < 0 or np.max(ids) >= self.vocab_size:
             raise ValueError(f"token id {np.max(ids)} is outside of the vocabulary of {self.vocab_size}")
         self._write("tokens", ids.astype(self.dtype, copy=False))
@@ -188,14 +184,12 @@ class SplitWriter:
             file.close()
 
     def _write(self, name: str, array: np.ndarray) -> None:
-        data = memoryview(np.ascontiguousarray(array)).cast("B")
+        data = np.ascontiguousarray(array).data.cast("B")
         self._hashes[name].update(data)
         self._files[name].write(data)
 
 
-def write_info(
-    directory: str | Path, vocab_size: int, splits: Mapping[str, dict], **more: Any
-) -> dict[str, Any]:
+def write_info(directory: str | Path, vocab_size: int, splits: Mapping[str, dict], **more: Any) -> dict[str, Any]:
     """Declare the corpus complete: write `corpus.json`, in one step, after everything else.
 
     `splits` are the results of `SplitWriter.close`; `more` is merged in (key `tokenizer` into its entry).

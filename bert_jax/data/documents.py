@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from bert_jax.data.sentences import split_sentences
-from bert_jax.data.text_files import FORMATS, UNDECODABLE, Block, Format, Problems, read_blocks
+from bert_jax.data.text_files import FORMATS, SUFFIXES, UNDECODABLE, Block, Format, Problems, read_blocks
 from bert_jax.data.tfds_texts import read_tfds, tfds_size
 
 Input = str | Path | tuple[str, str]
@@ -71,6 +71,7 @@ class Unit:
 class Documents:
     """What a unit holds: all sentences in order, and how many of them each document has (0 is possible)."""
 
+    source: str = ""  # where the unit begins
     sentences: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     continues: bool = False  # the first document goes on from the unit before, if that one ended open
@@ -94,16 +95,19 @@ def expand_inputs(inputs: Input | Iterable[Input]) -> list[str] | Iterable[Input
     return list(names)
 
 
-def total_bytes(names: list[str] | Iterable[Input]) -> int | None:
-    """The size of the inputs on disk, where it is known before reading."""
+def total_bytes(names: list[str] | Iterable[Input], compressed: bool = False) -> int | None:
+    """The size of the inputs on disk, where it is known before reading; or only of the compressed ones."""
     if not isinstance(names, list):
         return None
     sizes = []
     for name in names:
         if not isinstance(name, str):
             return None
-        sizes.append(tfds_size(name) if name.startswith("tfds:") else Path(name).stat().st_size)
-    return sum(size for size in sizes if size is not None)
+        if name.startswith("tfds:"):
+            sizes.append(0 if compressed else tfds_size(name))
+        elif not compressed or Path(name).suffix.lower() in SUFFIXES:
+            sizes.append(Path(name).stat().st_size)
+    return sum(sizes)
 
 
 def read_units(
@@ -116,7 +120,7 @@ def read_units(
     unit = Unit()
     for part in _read_parts(names, reading, problems, formats if formats is not None else {}):
         if unit.parts and isinstance(part, Block) and part.continues:
-            yield unit  # cannot happen with whole blocks; keeps "only the first part continues" true anyway
+            yield unit
             unit = Unit()
         unit.parts.append(part)
         unit.size += len(part.data) if isinstance(part, Block) else sum(map(len, part.texts))
@@ -130,7 +134,7 @@ def read_units(
 
 def parse(unit: Unit, reading: Reading) -> Documents:
     """The documents of a unit, in order. Documents without a sentence have length 0."""
-    documents = Documents()
+    documents = Documents(source=unit.parts[0].source if unit.parts else "")
     for index, part in enumerate(unit.parts):
         if isinstance(part, Texts):
             for number, text in enumerate(part.texts, part.first):

@@ -28,7 +28,7 @@ MAX_LINE_BYTES = 32 << 20  # a longer line is cut (text) or skipped (JSON), and 
 _READ_BYTES = 1 << 20
 _SAMPLE_BYTES = 1 << 16  # of a file's beginning, to tell its format
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
-_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
+SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError)
 
 
@@ -156,7 +156,7 @@ class _Cutter:
         if self.buffer[:3] == b"\xef\xbb\xbf":
             del self.buffer[:3]
         name = self.path.name
-        if self.path.suffix.lower() in _SUFFIXES:
+        if self.path.suffix.lower() in SUFFIXES:
             name = self.path.stem
         self.format = self.given_format or detect_format(bytes(self.buffer[:_SAMPLE_BYTES]), name)
         if self.ended and not self.buffer.strip():
@@ -242,7 +242,7 @@ def _decompressed(path: Path, file: BinaryIO) -> Iterator[bytes]:
     start = file.read(6)
     file.seek(0)
     kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    named = _SUFFIXES.get(path.suffix.lower())
+    named = SUFFIXES.get(path.suffix.lower())
     if named and start and kind != named:
         raise OSError(f"not a {named} file in spite of its name")
     if kind == "zstd":

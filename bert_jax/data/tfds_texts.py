@@ -42,10 +42,10 @@ def read_tfds(
         yield first, tuple(texts)
 
 
-def tfds_size(name: str) -> int | None:
-    """The bytes of the split on disk, if known."""
+def tfds_size(name: str) -> int:
+    """The bytes of the split on disk."""
     builder, split = _open(name)
-    return builder.info.splits[split].num_bytes
+    return builder.info.splits[split].num_bytes or 0
 
 
 def _open(name: str) -> tuple[Any, str]:

@@ -1,0 +1,129 @@
+"""Raw text -> a tokenised corpus directory for pre-training.
+
+    python -m experiments.build_corpus --input 'texts/*.txt' --output corpus --vocab_size 30522 --lowercase
+    python -m experiments.build_corpus --input 'wiki/*.jsonl.gz' --output corpus --tokenizer vocab.txt
+
+Without --tokenizer a vocabulary is learned first, from the same inputs. The corpus is the same to the byte for
+any number of workers. It appears when it is complete; an interrupted build leaves nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_jax.data.corpus_builder import build, check_output, sample_texts
+from bert_jax.data.documents import Reading
+from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    args = _parser().parse_args(arguments)
+    try:
+        info, seconds = run(args)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        sys.exit(f"build_corpus: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        sys.exit("build_corpus: interrupted; nothing was written")
+    print(summary(info, args.output, seconds))
+
+
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
+    """Learn the vocabulary if there is none, build; the corpus's info and the seconds of the building."""
+    reading = Reading(args.format, args.documents, args.text_field, args.language)
+    check_output(Path(args.output), args.overwrite)
+    tokenizer = load_tokenizer(args.tokenizer, lowercase=args.lowercase) if args.tokenizer else _learn(args, reading)
+    start = time.perf_counter()
+    info = build(
+        args.input,
+        tokenizer,
+        args.output,
+        held_out=args.held_out,
+        workers=args.workers,
+        overwrite=args.overwrite,
+        reading=reading,
+    )
+    return info, time.perf_counter() - start
+
+
+def summary(info: dict[str, Any], output: str | Path, seconds: float | None = None) -> str:
+    """A table of what a corpus holds, what was skipped, and what to mind."""
+    train, held_out = info["splits"]["train"], info["splits"]["held_out"]
+    rows = [f"{'':24}{'train':>16}{'held out':>16}"]
+    for name in ("documents", "sentences", "tokens"):
+        rows.append(f"{name:24}{train[name]:>16,}{held_out[name]:>16,}")
+    shares = [s["unknown_tokens"] / max(s["tokens"], 1) for s in (train, held_out)]
+    rows.append(f"{'[UNK]':24}{shares[0]:>16.3%}{shares[1]:>16.3%}")
+    for name in ("documents", "sentences"):
+        duplicates = info[f"duplicate_{name}"]
+        note = "" if duplicates["exact"] else " (estimated from a sample by hash)"
+        rows.append(f"{'repeated ' + name:24}{duplicates['share']:>16.2%}{note}")
+    rows.append(f"{'one-sentence documents':24}{info['one_sentence_documents']:>16,}")
+    rows.append("files read as: " + ", ".join(f"{kind} {count:,}" for kind, count in info["formats"].items()))
+    for reason, problem in info["skipped"].items():
+        rows.append(f"skipped: {problem['count']:,} x {reason}; first: {problem['first']}")
+    rows += [f"WARNING: {warning}" for warning in info["warnings"]]
+    megabytes = info["text_bytes"] / 1e6
+    speed = f" in {seconds:,.1f} s, {megabytes / seconds:,.1f} MB/s" if seconds else ""
+    rows.append(f"{megabytes:,.1f} MB of text{speed} -> {output}")
+    return "\n".join(rows)
+
+
+def _learn(args: argparse.Namespace, reading: Reading) -> Tokenizer:
+    from bert_jax.data.vocabulary import learn_sentencepiece, learn_wordpiece
+
+    print(f"learning a {args.tokenizer_kind} vocabulary of {args.vocab_size:,} pieces", file=sys.stderr)
+    learn = learn_sentencepiece if args.tokenizer_kind == "sentencepiece" else learn_wordpiece
+    texts = sample_texts(args.input, reading, args.held_out)
+    return learn(texts, args.vocab_size, lowercase=bool(args.lowercase))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="build_corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "--input",
+        action="append",
+        required=True,
+        metavar="GLOB",
+        help="files (quoted pattern; also .gz .zst .bz2 .xz), or tfds:NAME[:split]; may be repeated",
+    )
+    add("--output", required=True, metavar="DIR", help="the corpus directory to make")
+    add("--tokenizer", metavar="PATH", help="tokenizer directory, vocab.txt or x.model; default: learn one")
+    add("--vocab_size", type=int, default=30522, help="pieces to learn without --tokenizer (default %(default)s)")
+    add("--tokenizer_kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="what to learn")
+    add(
+        "--lowercase",
+        action=argparse.BooleanOptionalAction,
+        help="lower-case the text (default: no when learning, else as the tokenizer says)",
+    )
+    add(
+        "--format",
+        choices=("auto", "lines", "text", "jsonl"),
+        default="auto",
+        help="lines: a sentence a line, blank lines between documents; text: running text, lines are joined and "
+        "sentences split; jsonl: a document a line; auto (default): jsonl by the name or a first line that is a "
+        "JSON object, lines if the lines are unwrapped single sentences, else text",
+    )
+    add(
+        "--documents",
+        choices=("file", "blank_line"),
+        default="file",
+        help="in the text format, a document is a file (default) or a paragraph",
+    )
+    add("--text_field", default="text", help="of JSON objects and TFDS records (default %(default)s)")
+    add("--language", default="en", help="of the sentence splitter's abbreviations (default %(default)s)")
+    add("--held_out", type=float, default=0.01, help="share of documents for evaluation (default %(default)s)")
+    add("--workers", type=int, help="processes (default: the cores of this machine)")
+    add("--overwrite", action="store_true", help="replace a finished corpus")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
