@@ -12,17 +12,19 @@ Every batch is a dictionary of arrays of static shape (r rows, t columns, m = 1 
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from functools import lru_cache, partial
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
 
 from bert_jax.data.examples import ExampleSettings, Instances, TextSource
-from bert_jax.data.order import Group, find_order
+from bert_jax.data.order import find_order
 
 Batch = dict[str, np.ndarray]
 
 
+@runtime_checkable
 class SpecialTokens(Protocol):
     """The part of a tokenizer that a batch needs."""
 
@@ -37,9 +39,9 @@ class SpecialTokens(Protocol):
 class PretrainingBatches:
     """Random access to the training batches of a corpus.
 
-    Examples are numbered without end: index = step * batch_size + row, and `num_examples` of them are an epoch, in which
-    each slot is served once (see `order.py`). The text of the last two groups of blocks stays in memory, at most about
-    64 MB with 16-bit ids.
+    Examples are numbered without end: index = step * batch_size + row, and `num_examples` of them are an
+    epoch, in which each slot is served once (see `order.py`). The text of the last two groups of blocks stays
+    in memory, at most about 64 MB with 16-bit ids.
     """
 
     def __init__(
@@ -55,10 +57,9 @@ class PretrainingBatches:
             raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
         self.settings = settings
         self.batch_size = batch_size
-        self._corpus = corpus
         self._tokenizer = tokenizer
         self._order = find_order(corpus, settings, seed)
-        self._groups: dict[tuple[int, int], Group] = {}
+        self._group = lru_cache(maxsize=2)(partial(self._order.make_group, corpus, settings))
         if batch_size > self.num_examples:
             raise ValueError(
                 f"batch_size is {batch_size}, the corpus gives {self.num_examples} examples of"
@@ -81,26 +82,17 @@ class PretrainingBatches:
             raise ValueError(f"step is {step}; steps count from 0")
         return self.examples(step * self.batch_size + np.arange(self.batch_size)[rows])
 
-    def examples(self, indices: Int[np.ndarray, "r"]) -> Batch:
+    def examples(self, indices: Int[np.ndarray, " r"]) -> Batch:
         """The examples with these increasing indices, one a row."""
         parts = []
         for run in self._order.locate(indices):
             group = self._group(run.epoch, run.group)
-            parts.append(
-                assemble(group.text.tokens, group.instances.take(run.slots), self.settings, self._tokenizer)
-            )
+            parts.append(assemble(group.text.tokens, group.instances.take(run.slots), self.settings, self._tokenizer))
         if not parts:
             return padding_rows(0, self.settings, self._tokenizer)
+        if len(parts) == 1:
+            return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def _group(self, epoch: int, number: int) -> Group:
-        groups = self._groups
-        if (epoch, number) not in groups:
-            group = self._order.make_group(self._corpus, self.settings, epoch, number)
-            kept = list(groups.items())[-1:]
-            # A new dictionary: another thread may be reading the old one.
-            self._groups = groups = dict([*kept, ((epoch, number), group)])
-        return groups[epoch, number]
 
 
 def evaluation_batches(
@@ -115,8 +107,8 @@ def evaluation_batches(
 ) -> Iterator[Batch]:
     """One pass over the first epoch, or over a random `max_examples` of it: each example exactly once.
 
-    The last batch is filled up with rows of padding (`example_weights` 0), so that all have one shape. `rows` are the
-    rows of each batch that this host takes.
+    The last batch is filled up with rows of padding (`example_weights` 0), so that all have one shape. `rows`
+    are the rows of each batch that this host takes.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
@@ -136,7 +128,7 @@ def _padded_batches(
 
 
 def assemble(
-    tokens: Integer[np.ndarray, "n"],
+    tokens: Integer[np.ndarray, " n"],
     instances: Instances,
     settings: ExampleSettings,
     tokenizer: SpecialTokens,

@@ -1,29 +1,30 @@
 """Pre-training examples: which two runs of tokens become sentences A and B, and with which label.
 
-The rules are those of the original BERT (`create_pretraining_data.py`; Devlin et al. 2019, appendix A.2): sentences of a
-document accumulate up to a target length, are split at a random sentence into A and B, and for half of the pairs B is
-replaced by text of another document, the sentences so left over being used again. The original walks through one document
-after the other; here all documents of a stretch of text advance together, one chunk a round, in NumPy. Only positions are
-computed (`Instances`): tokens are gathered when a batch is assembled.
+The rules are those of the original BERT (`create_pretraining_data.py`; Devlin et al. 2019, appendix A.2):
+sentences of a document accumulate up to a target length, are split at a random sentence into A and B, and for
+half of the pairs B is replaced by text of another document, the sentences so left over being used again. The
+original walks through one document after the other; here all documents of a stretch of text advance together,
+one chunk a round, in NumPy. Only positions are computed (`Instances`): tokens are gathered when a batch is
+assembled.
 
 Deviations, none of which changes a document of ordinary size:
 
-- A document longer than 65,536 tokens is cut into equal parts that are treated as documents of their own, except that text of
-  the same document never counts as "another document".
-- A sentence that does not fit into a row by itself, of which the original always throws all but the middle away, is cut into
-  equal pieces of at most half a row.
+- A document longer than 65,536 tokens is cut into equal parts that are treated as documents of their own,
+  except that text of the same document never counts as "another document".
+- A sentence that does not fit into a row by itself, of which the original always throws all but the middle
+  away, is cut into equal pieces of at most half a row.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Integer
 
 from bert_jax.data.keyed_random import below, binomial_half, coins, key_of, random_bits
 
-Pairs = Literal["nsp", "sop", "single"]
-Fill = Literal["document", "across_documents"]
+PAIRS = ("nsp", "sop", "single")
+FILLS = ("document", "across_documents")
 
 PART_TOKENS = 1 << 16
 _TARGETS, _CHUNKS, _OTHER, _TRUNCATE_A, _TRUNCATE_B, _INSIDE = range(6)  # what a key is for
@@ -34,20 +35,22 @@ class ExampleSettings:
     """How text becomes examples.
 
     max_seq_length: columns of a row, [CLS] and [SEP] included.
-    pairs: "nsp", next sentence prediction: label 0 = B follows A, 1 = B is from another document. "sop", ALBERT's sentence
-      order prediction: B follows A, or (label 1, half of the pairs) the two are swapped. "single": one segment, no B.
-    short_seq_prob: share of the documents whose target length is uniform in [2, maximum] instead of the maximum.
-    fill: "document", the original's: a chunk ends where its document ends, which leaves padding (fill 0.90 at 128 columns,
-      0.59 at 512, for documents of 5 to 40 sentences). "across_documents", RoBERTa's FULL-SENTENCES: the chunk goes on into
-      the next document, so that nearly all rows are full and the same text makes fewer rows. A segment may then span
-      documents; a pair split exactly between two documents has label 1 under "nsp" (it is not a continuation) and a
-      meaningless order under "sop"; and the target length is drawn for a stretch of 65,536 tokens instead of a document.
+    pairs: "nsp", next sentence prediction: label 0 = B follows A, 1 = B is from another document. "sop",
+      ALBERT's sentence order prediction: B follows A, or (label 1, half of the pairs) the two are swapped.
+      "single": one segment, no B.
+    short_seq_prob: share of the documents whose target length is uniform in [2, maximum], not the maximum.
+    fill: "document", the original's: a chunk ends where its document ends, which leaves padding (fill 0.90 at
+      128 columns, 0.59 at 512, for documents of 5 to 40 sentences). "across_documents", RoBERTa's
+      FULL-SENTENCES: the chunk goes on into the next document, so that nearly all rows are full and the same
+      text makes fewer rows. A segment may then span documents; a pair split exactly between two documents has
+      label 1 under "nsp" (it is not a continuation) and a meaningless order under "sop"; and the target
+      length is drawn for a stretch of 65,536 tokens instead of a document.
     """
 
     max_seq_length: int = 128
-    pairs: Pairs = "nsp"
+    pairs: str = "nsp"
     short_seq_prob: float = 0.1
-    fill: Fill = "document"
+    fill: str = "document"
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 5:
@@ -56,10 +59,10 @@ class ExampleSettings:
             )
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob is {self.short_seq_prob}; it is a probability, from 0 to 1")
-        if self.pairs not in get_args(Pairs):
-            raise ValueError(f"pairs is {self.pairs!r}; choose one of {', '.join(get_args(Pairs))}")
-        if self.fill not in get_args(Fill):
-            raise ValueError(f"fill is {self.fill!r}; choose one of {', '.join(get_args(Fill))}")
+        if self.pairs not in PAIRS:
+            raise ValueError(f"pairs is {self.pairs!r}; choose one of {', '.join(PAIRS)}")
+        if self.fill not in FILLS:
+            raise ValueError(f"fill is {self.fill!r}; choose one of {', '.join(FILLS)}")
 
     @property
     def max_num_tokens(self) -> int:
@@ -67,8 +70,9 @@ class ExampleSettings:
         return self.max_seq_length - (2 if self.pairs == "single" else 3)
 
 
+@runtime_checkable
 class TextSource(Protocol):
-    """What is needed of a corpus: flat token ids, token offsets of sentences, sentence offsets of documents."""
+    """What is needed of a corpus: token ids, token offsets of sentences, sentence offsets of documents."""
 
     @property
     def tokens(self) -> np.ndarray: ...
@@ -82,15 +86,15 @@ class TextSource(Protocol):
 
 
 class Instances(NamedTuple):
-    """Examples as positions in a text's tokens. labels: 0 = B follows A; 1 = random ("nsp") or swapped ("sop")."""
+    """Examples as positions in a text's tokens. Labels: 0 = B follows A, 1 = random or swapped."""
 
-    a_start: Int[np.ndarray, "n"]
-    a_length: Int[np.ndarray, "n"]
-    b_start: Int[np.ndarray, "n"]
-    b_length: Int[np.ndarray, "n"]
-    labels: Int[np.ndarray, "n"]
+    a_start: Int[np.ndarray, " n"]
+    a_length: Int[np.ndarray, " n"]
+    b_start: Int[np.ndarray, " n"]
+    b_length: Int[np.ndarray, " n"]
+    labels: Int[np.ndarray, " n"]
 
-    def take(self, index: Int[np.ndarray, "k"] | slice) -> "Instances":
+    def take(self, index: Int[np.ndarray, " k"] | slice) -> "Instances":
         return Instances(*(field[index] for field in self))
 
 
@@ -98,14 +102,15 @@ class Instances(NamedTuple):
 class Text:
     """Some stretches of a corpus, joined and in memory.
 
-    sentences: offsets into `tokens` (one more than there are sentences); documents: the corpus's document of each sentence;
-    parts: offsets into the sentences: a chunk never crosses from one part into the next.
+    sentences: offsets into `tokens`, one more than there are sentences.
+    documents: the corpus's document of each sentence.
+    parts: offsets into the sentences; a chunk never crosses from one part into the next.
     """
 
-    tokens: Integer[np.ndarray, "n"]
-    sentences: Int[np.ndarray, "s+1"]
-    documents: Int[np.ndarray, "s"]
-    parts: Int[np.ndarray, "p+1"]
+    tokens: Integer[np.ndarray, " n"]
+    sentences: Int[np.ndarray, " s_plus_1"]
+    documents: Int[np.ndarray, " s"]
+    parts: Int[np.ndarray, " p_plus_1"]
 
 
 def read_text(corpus: TextSource, spans: list[tuple[int, int]], settings: ExampleSettings) -> Text:
@@ -145,20 +150,20 @@ def make_instances(text: Text, settings: ExampleSettings, key: int) -> Instances
 
 
 class Chunks(NamedTuple):
-    """Runs of sentences [start, end), split into [start, split) for A and [split, end) for B or for the next chunk.
+    """Runs of sentences: [start, split) for A and [split, end) for B or, unused, for the next chunk.
 
     coin: B is random ("nsp") or swapped with A ("sop"). target: the length in tokens that was aimed at.
     """
 
-    start: Int[np.ndarray, "n"]
-    split: Int[np.ndarray, "n"]
-    end: Int[np.ndarray, "n"]
-    coin: Bool[np.ndarray, "n"]
-    target: Int[np.ndarray, "n"]
+    start: Int[np.ndarray, " n"]
+    split: Int[np.ndarray, " n"]
+    end: Int[np.ndarray, " n"]
+    coin: Bool[np.ndarray, " n"]
+    target: Int[np.ndarray, " n"]
 
 
 def draw_chunks(text: Text, settings: ExampleSettings, key: int) -> Chunks:
-    """Walks through all parts at once; one round of the loop takes the next chunk of each part that has text left."""
+    """Walks through all parts at once: each round takes the next chunk of every part that has text left."""
     part = np.arange(len(text.parts) - 1)
     position, limit = text.parts[:-1], text.parts[1:]
     target = _draw_targets(len(part), settings, key)
@@ -179,7 +184,7 @@ def draw_chunks(text: Text, settings: ExampleSettings, key: int) -> Chunks:
     return Chunks(*(np.concatenate(field) for field in zip(*rounds, strict=True)))
 
 
-def _draw_targets(size: int, settings: ExampleSettings, key: int) -> Int[np.ndarray, "size"]:
+def _draw_targets(size: int, settings: ExampleSettings, key: int) -> Int[np.ndarray, " size"]:
     longest = settings.max_num_tokens
     bits = random_bits(key_of(key, _TARGETS, 0), np.arange(size))
     is_short = (bits >> np.uint64(11)) < np.uint64(settings.short_seq_prob * 2**53)
@@ -205,9 +210,9 @@ def _next_sentence_pairs(text: Text, chunks: Chunks, key: int) -> tuple[Segment,
 
 
 def _sentence_order_pairs(
-    text: Text, chunks: Chunks, key: int, split: Int[np.ndarray, "n"]
+    text: Text, chunks: Chunks, key: int, split: Int[np.ndarray, " n"]
 ) -> tuple[Segment, Segment, np.ndarray]:
-    """`split` is in tokens. A chunk of one token has no second half and takes text of another document, as in ALBERT."""
+    """`split` is in tokens. A chunk of one token has no second half: B is random, label 1, as in ALBERT."""
     a_start, b_start, b_end = text.sentences[chunks.start], split.copy(), text.sentences[chunks.end]
     a_length = split - a_start
     lonely = np.flatnonzero(b_start == b_end)
@@ -224,11 +229,11 @@ def _sentence_order_pairs(
 
 
 def _other_document(
-    text: Text, own: Int[np.ndarray, "n"], room: Int[np.ndarray, "n"], key: int
-) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
-    """First and end token of B in a random part, from a random sentence of it, whole sentences until `room` is filled.
+    text: Text, own: Int[np.ndarray, " n"], room: Int[np.ndarray, " n"], key: int
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """First and end token of B: whole sentences of a random part, from a random one on, until `room` is full.
 
-    Up to ten draws to find another document than that of the sentences `own`, like the original.
+    Like the original, up to ten draws to find another document than that of the sentences `own`.
     """
     first = np.zeros_like(own)
     end = np.zeros_like(own)
@@ -248,9 +253,9 @@ def _other_document(
 
 
 def _truncate(a: Segment, b: Segment, labels: np.ndarray, limit: int, key: int) -> Instances:
-    """Takes tokens one by one from the longer segment (ties: B), each from its front or its back with probability 0.5.
+    """Drops tokens one by one from the longer segment (ties: B), each from its front or back at random.
 
-    Which segment gives how many tokens is settled by the lengths; how many go from the front is then binomial.
+    How many tokens a segment loses is settled by the lengths; how many of them at the front is binomial.
     """
     (a_start, a_length), (b_start, b_length) = a, b
     a_kept = np.minimum(a_length, np.maximum(limit - b_length, limit - limit // 2))
@@ -269,9 +274,7 @@ def _read_span(
     offsets -= offsets[0]
     lengths = np.diff(offsets)
     if lengths.min() < 1:
-        raise ValueError(
-            f"sentence {first + lengths.argmin()} of the corpus has no tokens; build the corpus again"
-        )
+        raise ValueError(f"sentence {first + lengths.argmin()} of the corpus has no tokens; build the corpus again")
     if tokens.max() >= corpus.vocab_size:
         raise ValueError(
             f"the corpus holds token id {tokens.max()}, its vocabulary ends at {corpus.vocab_size - 1};"
@@ -298,9 +301,9 @@ def _cut_long_sentences(
 
 
 def _cut_into_parts(
-    sentences: Int[np.ndarray, "s+1"], firsts: Int[np.ndarray, "u"]
-) -> Int[np.ndarray, "p+1"]:
-    """Cuts the stretches that begin at the sentences `firsts` into equal parts of about PART_TOKENS at most."""
+    sentences: Int[np.ndarray, " s_plus_1"], firsts: Int[np.ndarray, " u"]
+) -> Int[np.ndarray, " p_plus_1"]:
+    """Cuts the stretches that begin at the sentences `firsts` into equal parts of at most PART_TOKENS."""
     start = sentences[firsts]
     length = np.diff(np.append(start, sentences[-1]))
     pieces = -(-length // PART_TOKENS)

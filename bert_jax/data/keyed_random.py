@@ -1,8 +1,9 @@
-"""Random numbers that are a pure function of (key, counter), so that any one of them can be drawn without the others.
+"""Random numbers that are a pure function of (key, counter), so that any one of them can be drawn without the
+others.
 
 The bits are SplitMix64 (Steele, Lea, Flood 2014: a Weyl sequence through a 64-bit mixer), in plain integer
-arithmetic: unlike `numpy.random.Generator`'s methods they cannot change with the NumPy version, and a run may be
-continued under another one.
+arithmetic: unlike `numpy.random.Generator`'s methods they cannot change with the NumPy version, and a run may
+be continued under another one.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ def key_of(*parts: int) -> int:
     return key
 
 
-def random_bits(key: int, counters: Int[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
+def random_bits(key: int, counters: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
     """64 random bits for each counter."""
     x = counters.astype(np.uint64)
     x *= np.uint64(_STRIDE)
@@ -36,22 +37,23 @@ def random_bits(key: int, counters: Int[np.ndarray, "n"]) -> UInt64[np.ndarray, 
     return x
 
 
-def below(bits: UInt64[np.ndarray, "n"], limits: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """Uniform integers in [0, limit), from the upper half of the bits (limit < 2^32; a limit of 0 gives 0)."""
+def below(bits: UInt64[np.ndarray, " n"], limits: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Uniform integers in [0, limit), from the upper half of the bits (limit < 2^32; a limit of 0 gives
+    0)."""
     return (((bits >> np.uint64(32)) * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
-def coins(bits: UInt64[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+def coins(bits: UInt64[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
     """Fair coins, from the lowest bit (independent of `below` on the same bits)."""
     return (bits & np.uint64(1)).astype(bool)
 
 
-def permutation(key: int, size: int) -> Int[np.ndarray, "size"]:
+def permutation(key: int, size: int) -> Int[np.ndarray, " size"]:
     """A uniformly random order of range(size)."""
     return np.argsort(random_bits(key, np.arange(size)))
 
 
-def binomial_half(key: int, trials: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+def binomial_half(key: int, trials: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Heads in `trials` throws of a fair coin, by counting random bits; exact up to 4,096 throws."""
     words = (np.minimum(trials, _MAX_COINS) + 63) >> 6
     owner = np.repeat(np.arange(len(trials)), words)
@@ -66,7 +68,7 @@ def binomial_half(key: int, trials: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"
     return heads
 
 
-def _normal_heads(key: int, trials: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+def _normal_heads(key: int, trials: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     index = np.arange(len(trials))
     radius = (random_bits(key_of(key, 0), index) >> np.uint64(11)).astype(np.float64) + 0.5
     angle = (random_bits(key_of(key, 1), index) >> np.uint64(11)).astype(np.float64)

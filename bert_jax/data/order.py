@@ -1,17 +1,20 @@
 """In which order the examples of a corpus are served, for ever and without a stored order: index -> example.
 
-The unit of reading is a *block*: the sentences of about a million tokens, found by binary search in the memory-mapped
-offsets, so that opening a corpus costs one search a block whatever its size. Each epoch permutes the blocks; *groups*
-of up to eight of them are read and made into examples together and shuffled. A corpus of up to eight blocks is therefore
-shuffled as a whole; a larger one like by a shuffle buffer that holds a random eight million tokens.
+The unit of reading is a *block*: the sentences of about a million tokens, found by binary search in the
+memory-mapped offsets, so that opening a corpus costs one search a block whatever its size. Each epoch
+permutes the blocks; *groups* of up to eight of them are read and made into examples together and shuffled. A
+corpus of up to eight blocks is therefore shuffled as a whole; a larger one like by a shuffle buffer that
+holds a random eight million tokens.
 
-How many examples a block gives varies a little from epoch to epoch, since the pairs are drawn anew. So that an epoch is a
-fixed range of indices each block has a fixed number of *slots*: counted in a trial pass for up to 32 blocks, estimated from
-32 trial blocks beyond that. Where a group gives more examples than it has slots, a random part is left out in that epoch;
-where it gives fewer, the rest comes from a second, independent pass over the same text.
+How many examples a block gives varies a little from epoch to epoch, since the pairs are drawn anew. So that
+an epoch is a fixed range of indices each block has a fixed number of *slots*: half a per cent less than a
+trial pass gave, over every block where there are up to 32, otherwise estimated from 32 of them. Where a group
+gives more examples than it has slots, a random part is left out in that epoch; where it gives fewer, the rest
+comes from a second, independent pass over the same text.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +34,7 @@ from bert_jax.data.keyed_random import key_of, permutation
 BLOCK_TOKENS = 1 << 20
 BLOCKS_PER_GROUP = 8
 TRIAL_BLOCKS = 32
+_SPARE = 200  # one slot in so many is left out, so that a second pass, which costs as much as the first, is rare
 _BLOCK_ORDER, _PASS, _SERVED, _TRIAL = range(4)  # what a key is for
 
 
@@ -38,10 +42,10 @@ _BLOCK_ORDER, _PASS, _SERVED, _TRIAL = range(4)  # what a key is for
 class Blocks:
     """borders: first sentence of each block, and the end; slots: examples of each block in every epoch."""
 
-    borders: Int[np.ndarray, "b+1"]
-    slots: Int[np.ndarray, "b"]
+    borders: Int[np.ndarray, " b_plus_1"]
+    slots: Int[np.ndarray, " b"]
 
-    def spans(self, blocks: Int[np.ndarray, "g"]) -> list[tuple[int, int]]:
+    def spans(self, blocks: Int[np.ndarray, " g"]) -> list[tuple[int, int]]:
         """The sentences [first, end) of each of the blocks."""
         return [(int(self.borders[block]), int(self.borders[block + 1])) for block in blocks]
 
@@ -51,7 +55,7 @@ class Run(NamedTuple):
 
     epoch: int
     group: int
-    slots: Int[np.ndarray, "n"]
+    slots: Int[np.ndarray, " n"]
 
 
 class Group(NamedTuple):
@@ -61,43 +65,38 @@ class Group(NamedTuple):
     instances: Instances
 
 
-@dataclass(frozen=True)
+class Plan(NamedTuple):
+    """An epoch: the blocks of each group, and the place in the epoch where each group ends."""
+
+    groups: list[Int[np.ndarray, " g"]]
+    ends: Int[np.ndarray, " groups"]
+
+
 class Order:
     """Where each index is found: index = epoch * num_examples + place in the epoch."""
 
-    blocks: Blocks
-    seed: int
+    def __init__(self, blocks: Blocks, seed: int) -> None:
+        self.blocks = blocks
+        self.seed = seed
+        self.num_examples = int(blocks.slots.sum())
+        self.plan = lru_cache(maxsize=2)(self._make_plan)
 
-    @property
-    def num_examples(self) -> int:
-        return int(self.blocks.slots.sum())
-
-    @property
-    def num_groups(self) -> int:
-        return -(-len(self.blocks.slots) // BLOCKS_PER_GROUP)
-
-    def group_blocks(self, epoch: int) -> list[Int[np.ndarray, "g"]]:
-        """The blocks of each group of an epoch."""
-        shuffled = permutation(key_of(self.seed, _BLOCK_ORDER, epoch), len(self.blocks.slots))
-        return np.array_split(shuffled, self.num_groups)
-
-    def locate(self, indices: Int[np.ndarray, "n"]) -> list[Run]:
+    def locate(self, indices: Int[np.ndarray, " n"]) -> list[Run]:
         """Splits increasing indices into runs within one group."""
         runs = []
         epochs, places = np.divmod(indices, self.num_examples)
-        for epoch in np.unique(epochs):
+        for epoch in np.unique(epochs).tolist():
             inside = places[epochs == epoch]
-            sizes = [self.blocks.slots[group].sum() for group in self.group_blocks(int(epoch))]
-            ends = np.cumsum(sizes)
+            ends = self.plan(epoch).ends
             groups = np.searchsorted(ends, inside, side="right")
-            for group in np.unique(groups):
-                slots = inside[groups == group] - (ends[group] - sizes[group])
-                runs.append(Run(int(epoch), int(group), slots))
+            for group in np.unique(groups).tolist():
+                begin = ends[group - 1] if group else 0
+                runs.append(Run(epoch, group, inside[groups == group] - begin))
         return runs
 
     def make_group(self, corpus: TextSource, settings: ExampleSettings, epoch: int, group: int) -> Group:
         """Reads a group's text and draws its examples for the epoch, in the order of its slots."""
-        blocks = self.group_blocks(epoch)[group]
+        blocks = self.plan(epoch).groups[group]
         text = read_text(corpus, self.blocks.spans(blocks), settings)
         corpus.release_pages()
         missing = int(self.blocks.slots[blocks].sum())
@@ -113,6 +112,12 @@ class Order:
             joined = joined.take(permutation(key_of(self.seed, _SERVED, epoch, group), len(joined.labels)))
         return Group(text, joined)
 
+    def _make_plan(self, epoch: int) -> Plan:
+        size = len(self.blocks.slots)
+        shuffled = permutation(key_of(self.seed, _BLOCK_ORDER, epoch), size)
+        groups = np.array_split(shuffled, -(-size // BLOCKS_PER_GROUP))
+        return Plan(groups, np.cumsum([self.blocks.slots[group].sum() for group in groups]))
+
 
 def find_order(corpus: TextSource, settings: ExampleSettings, seed: int) -> Order:
     """Finds the blocks of a corpus and their numbers of slots. Raises ValueError for an empty corpus."""
@@ -122,49 +127,67 @@ def find_order(corpus: TextSource, settings: ExampleSettings, seed: int) -> Orde
     return Order(Blocks(borders, _count_slots(corpus, borders, settings)), seed)
 
 
-def find_borders(corpus: TextSource) -> Int[np.ndarray, "b+1"]:
+def find_borders(corpus: TextSource) -> Int[np.ndarray, " b_plus_1"]:
     """First sentence of each block, and the number of sentences.
 
-    A border inside a document moves to the document's begin unless that is more than half a block away.
+    A border inside a document moves to the nearer end of the document where that is within half a block, so that
+    only documents longer than a block are cut.
     """
     sentences, documents = np.asarray(corpus.sentences), np.asarray(corpus.documents)
     marks = np.arange(BLOCK_TOKENS, len(corpus.tokens), BLOCK_TOKENS, dtype=np.int64)
     borders = [np.zeros(1, np.int64)]
     for some in np.split(marks, range(256, len(marks), 256)):
         border = np.searchsorted(sentences, some)
-        begin = documents[np.searchsorted(documents, border, side="right") - 1]
-        near = some - sentences[begin] <= BLOCK_TOKENS // 2
-        borders.append(np.where(near, begin, border))
+        document = np.searchsorted(documents, border, side="right") - 1
+        begin, end = documents[document], documents[np.minimum(document + 1, len(documents) - 1)]
+        nearer = np.where(some - sentences[begin] <= sentences[end] - some, begin, end)
+        near = np.abs(sentences[nearer] - some) <= BLOCK_TOKENS // 2
+        borders.append(np.where(near, nearer, border))
         corpus.release_pages()  # a search touches pages all over the file
     borders.append(np.full(1, len(sentences) - 1, np.int64))
     return np.unique(np.concatenate(borders))
 
 
 def _count_slots(
-    corpus: TextSource, borders: Int[np.ndarray, "b+1"], settings: ExampleSettings
-) -> Int[np.ndarray, "b"]:
+    corpus: TextSource, borders: Int[np.ndarray, " b_plus_1"], settings: ExampleSettings
+) -> Int[np.ndarray, " b"]:
     size = len(borders) - 1
-    trials = np.unique(np.linspace(0, size - 1, min(size, TRIAL_BLOCKS)).round().astype(np.int64))
-    counts = []
-    for block in trials:
-        text = read_text(corpus, [(int(borders[block]), int(borders[block + 1]))], settings)
-        counts.append(len(draw_chunks(text, settings, key_of(_TRIAL, int(block))).start))
-        corpus.release_pages()
-    if len(trials) == size:
-        return np.array(counts)
     tokens = np.diff(_gather(corpus, np.asarray(corpus.sentences), borders))
+    trials = np.unique(np.linspace(0, size - 1, min(size, TRIAL_BLOCKS)).round().astype(np.int64))
+    counts = np.concatenate(
+        [
+            _count_chunks(corpus, borders, some, settings)
+            for some in np.split(trials, range(BLOCKS_PER_GROUP, len(trials), BLOCKS_PER_GROUP))
+        ]
+    )
+    if len(trials) == size:
+        return counts - counts // _SPARE
     documents = np.diff(np.searchsorted(np.asarray(corpus.documents), borders))
     corpus.release_pages()
     features = np.stack([tokens, documents], axis=1).astype(np.float64)
-    weights = np.linalg.lstsq(features[trials], np.array(counts, np.float64), rcond=None)[0]
+    weights = np.linalg.lstsq(features[trials], counts.astype(np.float64), rcond=None)[0]
     estimate = np.rint(features @ weights).astype(np.int64)
-    # A line through blocks of many kinds may go astray: never below a block of nothing but full chunks.
-    return np.maximum(estimate, np.maximum(1, tokens // (2 * settings.max_num_tokens)))
+    # A line through blocks of many kinds may go astray: never below half a block of nothing but full chunks.
+    return np.maximum(estimate - estimate // _SPARE, np.maximum(1, tokens // (2 * settings.max_num_tokens)))
 
 
-def _gather(
-    corpus: TextSource, array: Int[np.ndarray, "k"], index: Int[np.ndarray, "n"]
-) -> Int[np.ndarray, "n"]:
+def _count_chunks(
+    corpus: TextSource,
+    borders: Int[np.ndarray, " b_plus_1"],
+    blocks: Int[np.ndarray, " g"],
+    settings: ExampleSettings,
+) -> Int[np.ndarray, " g"]:
+    """Chunks that a trial pass finds in each of the blocks."""
+    spans = [(int(borders[block]), int(borders[block + 1])) for block in blocks]
+    text = read_text(corpus, spans, settings)
+    ends = np.cumsum([corpus.sentences[end] - corpus.sentences[first] for first, end in spans])
+    corpus.release_pages()
+    chunks = draw_chunks(text, settings, key_of(_TRIAL, int(blocks[0])))
+    owner = np.searchsorted(ends, text.sentences[chunks.start], side="right")
+    return np.bincount(owner, minlength=len(spans))
+
+
+def _gather(corpus: TextSource, array: Int[np.ndarray, " k"], index: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     parts = []
     for some in np.split(index, range(256, len(index), 256)):
         parts.append(array[some])

@@ -10,10 +10,12 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """Iterates over batch_function(start_step), batch_function(start_step + 1), ..., up to `depth` batches ahead.
+    """Iterates over batch_function(start_step), batch_function(start_step + 1), ..., up to `depth` batches
+    ahead.
 
-    An exception of `batch_function` is raised where its batch would have come. Close it (or use it in a `with`
-    statement) to stop the thread. `seconds_waited` is the time the consumer has spent waiting for batches.
+    An exception of `batch_function` is raised where its batch would have come. Close it (or use it in a
+    `with` statement) to stop the thread. `seconds_waited` is the time the consumer has spent waiting for
+    batches.
     """
 
     def __init__(
