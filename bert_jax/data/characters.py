@@ -8,7 +8,7 @@ a text do not depend on the interpreter. Code points that no table knows are kep
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 # What str.split() separates at, less the Cc characters \v \f \x1c-\x1f \x85, which BERT deletes.
@@ -82,8 +82,8 @@ class AlignedWord(NamedTuple):
     """A word after normalisation; its i-th character came from text[starts[i]:ends[i]]."""
 
     text: str
-    starts: list[int]
-    ends: list[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
 
 
 class _PerCharacter(dict[str, str]):
@@ -131,6 +131,9 @@ class BasicRules:
 
         A stripped accent belongs to the character before it, so that text[start:end] keeps it.
         """
+        if text.isascii() and text.isprintable():
+            found = _ASCII_WORD.finditer(text.lower() if self.lowercase else text)
+            return [AlignedWord(w[0], range(w.start(), w.end()), range(w.start() + 1, w.end() + 1)) for w in found]
         chars = self._clean_aligned(text)
         if self.lowercase:
             chars = lower_aligned(chars)

@@ -30,6 +30,7 @@ SPECIAL_NAMES = {
     "[MASK]": ("[MASK]", "<mask>"),
 }
 _SPACE = "▁"
+_WORDS = r"\S+"
 _CONTROL, _NORMAL, _USER_DEFINED = 3, 1, 4  # types of pieces in the model's protocol buffer
 _Char = tuple[str, int, int]
 
@@ -67,6 +68,7 @@ class SentencePiece(Tokenizer):
         self.pieces = [piece.piece for piece in proto.pieces]
         self._special_tokens = _find_specials(self.pieces, proto)
         self._chunks = self._chunk_pattern(proto)
+        self._splits_like_str = self._chunks.pattern == _WORDS
         # Special pieces become control pieces, which no text gives; in files they may be user-defined.
         for name, i in self._special_tokens.items():
             if name != "[UNK]":
@@ -107,15 +109,17 @@ class SentencePiece(Tokenizer):
             encoding.extend(found, match.start())
         return encoding
 
-    def _ids_as_bytes(self, text: str) -> bytes:
-        return b"".join(map(self._memory.__getitem__, self._chunks.findall(text)))
+    def _chunks_of(self, text: str) -> list[str]:
+        return self._chunks.findall(text)
 
     def _chunk_ids(self, chunk: str) -> bytes:
-        return np.array(self._encodings.compute(chunk).ids, np.int32).tobytes()
+        if self.preprocessing.split_digit_comma and not chunk.isalpha():
+            return np.array(self._pieces(chunk, self._processor).ids, np.int32).tobytes()
+        return self._processor.encode(self._prepare_text(chunk), return_type="numpy").astype(np.int32).tobytes()
 
     @cached_property
     def _encodings(self) -> ChunkMemory[Encoding]:
-        return ChunkMemory(lambda chunk: self._pieces(chunk, self._processor), max_entries=16_384)
+        return ChunkMemory(lambda chunk: self._pieces(chunk, self._processor), max_entries=32_768)
 
     def _chunk_pattern(self, proto: Any) -> re.Pattern[str]:
         """What may be segmented for itself: what lies between spaces, unless pieces reach over them."""
@@ -124,7 +128,7 @@ class SentencePiece(Tokenizer):
         inside = any(_SPACE in p.piece[1:] for p in proto.pieces if p.type in (_NORMAL, _USER_DEFINED))
         if not usual or inside or _SPACE not in self.pieces or proto.trainer_spec.treat_whitespace_as_suffix:
             return re.compile("(?s).+")
-        return re.compile(r"\S+" if self.preprocessing.remove_space else "[^ ]+")
+        return re.compile(_WORDS if self.preprocessing.remove_space else "[^ ]+")
 
     def _pieces(self, text: str, processor: sentencepiece.SentencePieceProcessor) -> Encoding:
         chars = self._prepare(_without_surrogates(text))
@@ -165,6 +169,17 @@ class SentencePiece(Tokenizer):
             chars = [(d, s, e) for c, s, e in chars for d in unicodedata.normalize("NFKD", c)]
             chars = [part for part in chars if not unicodedata.combining(part[0])]
         return lower_aligned(chars) if options.lowercase else chars
+
+    def _prepare_text(self, text: str) -> str:
+        """The text after preprocessing, alone."""
+        options = self.preprocessing
+        if not text.isascii():
+            return "".join(char for char, _, _ in self._prepare(_without_surrogates(text)))
+        if options.remove_space:
+            text = " ".join(text.split())
+        if options.convert_quotes:
+            text = text.replace("``", '"').replace("''", '"')
+        return text.lower() if options.lowercase else text
 
     def _files(self) -> dict[str, bytes]:
         return {MODEL_FILE: self._serialized}

@@ -27,6 +27,7 @@ CONFIG_FILE = "tokenizer_config.json"
 FORMAT_VERSION = 1
 # Above this share of [UNK] a corpus was most likely tokenized with a vocabulary of another language or case.
 UNKNOWN_LIMIT = 0.3
+_BLOCK = 512  # texts
 
 # Hangul syllables and kana.
 DECOMPOSED = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
@@ -43,9 +44,9 @@ class Encoding:
 
     def extend(self, other: "Encoding", shift: int) -> None:
         """Appends the pieces of a part of the text that starts at character `shift`."""
-        self.ids.extend(other.ids)
-        self.tokens.extend(other.tokens)
-        self.offsets.extend([(start + shift, end + shift) for start, end in other.offsets])
+        self.ids += other.ids
+        self.tokens += other.tokens
+        self.offsets += [(start + shift, end + shift) for start, end in other.offsets]
 
 
 class ChunkMemory(dict[str, _Value], Generic[_Value]):
@@ -86,6 +87,8 @@ class Tokenizer(ABC):
     kind: str
     lowercase: bool
     pieces: list[str]
+    # Whether chunks are what str.split() gives, where the text has none of DELETED_BUT_SPLIT.
+    _splits_like_str: bool = True
 
     @abstractmethod
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
@@ -138,12 +141,16 @@ class Tokenizer(ABC):
     def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
         """The ids (int32) of texts one after the other, how many (int64) each text has; the fastest way."""
         get = self._memory.__getitem__
-        if _splits_cleanly("".join(texts)):
-            parts = [b"".join(map(get, text.split())) for text in texts]
-        else:
-            parts = [self._ids_as_bytes(text) for text in texts]
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 4
-        return np.frombuffer(bytearray().join(parts), np.int32), lengths
+        ids = bytearray()
+        ends: list[int] = []
+        for first in range(0, len(texts), _BLOCK):
+            block = texts[first : first + _BLOCK]
+            chunks_of = str.split if self._splits_like_str and _splits_cleanly("".join(block)) else self._chunks_of
+            for text in block:
+                ids += b"".join(map(get, chunks_of(text)))
+                ends.append(len(ids))
+        lengths = np.diff(np.array(ends, np.int64), prepend=0) // 4
+        return np.frombuffer(ids, np.int32), lengths
 
     def check(self, text: str) -> list[str]:
         """Warnings about how this tokenizer meets a sample of a corpus, a sentence each."""
@@ -224,8 +231,11 @@ class Tokenizer(ABC):
         return ChunkMemory(self._chunk_ids)
 
     def _ids_as_bytes(self, text: str) -> bytes:
-        chunks = text.split() if _splits_cleanly(text) else CHUNK.findall(text)
-        return b"".join(map(self._memory.__getitem__, chunks))
+        return b"".join(map(self._memory.__getitem__, self._chunks_of(text)))
+
+    def _chunks_of(self, text: str) -> list[str]:
+        """The parts of a text that are tokenized each for itself."""
+        return text.split() if _splits_cleanly(text) else CHUNK.findall(text)
 
     def _parts(self, text: str, special_tokens: bool) -> Iterator[tuple[str, int, int | None]]:
         """(part, its start, its id if it is a special token) in order."""

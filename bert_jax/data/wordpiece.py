@@ -50,8 +50,11 @@ class WordPiece(Tokenizer):
         self.split_cjk = split_cjk
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
         self._special_tokens = {name: self._ids[name] for name in SPECIALS if name in self._ids}
-        self._unk = np.int32(self.unk_id).tobytes()
-        self._model = models.WordPiece(self._ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD[rules])
+        self._bytes = [np.int32(i).tobytes() for i in range(len(self.pieces))]
+        # A word that is a piece is its own longest match.
+        longest = LONGEST_WORD[rules]
+        self._whole = {piece: self._bytes[i] for piece, i in self._ids.items() if len(piece) <= longest}
+        self._model = models.WordPiece(self._ids, unk_token="[UNK]", max_input_chars_per_word=longest)
         self._basic = BasicRules(lowercase=lowercase, strip_accents=self.strip_accents, split_cjk=split_cjk)
 
     @property
@@ -74,24 +77,32 @@ class WordPiece(Tokenizer):
 
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
         encoding = Encoding()
+        ids, tokens, offsets = encoding.ids, encoding.tokens, encoding.offsets
+        get = self._encodings.__getitem__
         for match in CHUNK.finditer(text):
-            encoding.extend(self._encodings[match.group()], match.start())
+            shift = match.start()
+            found = get(match[0])
+            ids += found.ids
+            tokens += found.tokens
+            offsets += [(start + shift, end + shift) for start, end in found.offsets]
         return encoding
 
     def _chunk_ids(self, chunk: str) -> bytes:
-        if self.rules == "original":
-            return b"".join(map(self._word_ids.__getitem__, self._basic.words(chunk)))
-        return np.array(self._library.encode(_without_surrogates(chunk)).ids, np.int32).tobytes()
+        if self.rules == "huggingface":
+            return np.array(self._library.encode(_without_surrogates(chunk)).ids, np.int32).tobytes()
+        if chunk.isalnum() and chunk.isascii():
+            return self._word(chunk.lower() if self.lowercase else chunk)
+        return b"".join(map(self._word, self._basic.words(chunk)))
+
+    def _word(self, word: str) -> bytes:
+        return self._whole.get(word) or self._word_ids[word]
 
     def _match(self, word: str) -> bytes:
-        """The ids of one word. A word that is a piece is its own longest match."""
-        whole = self._ids.get(word)
-        if whole is not None and len(word) <= LONGEST_WORD[self.rules]:
-            return np.int32(whole).tobytes()
+        """The ids of a word that is no piece."""
         try:
-            return np.array([token.id for token in self._model.tokenize(word)], np.int32).tobytes()
+            return b"".join([self._bytes[token.id] for token in self._model.tokenize(word)])
         except UnicodeEncodeError:  # a lone surrogate: in no vocabulary, since no UTF-8 file can hold it
-            return self._unk
+            return self._bytes[self.unk_id]
 
     def _chunk_encoding(self, chunk: str) -> Encoding:
         if self.rules == "huggingface":
@@ -99,18 +110,18 @@ class WordPiece(Tokenizer):
             return Encoding(found.ids, found.tokens, found.offsets)
         encoding = Encoding()
         for word in self._basic.aligned_words(chunk):
-            ids = np.frombuffer(self._word_ids[word.text], np.int32).tolist()
+            ids = np.frombuffer(self._word(word.text), np.int32).tolist()
             tokens = [self.pieces[i] for i in ids]
             encoding.extend(Encoding(ids, tokens, _offsets(word, tokens)), 0)
         return encoding
 
     @cached_property
     def _word_ids(self) -> ChunkMemory[bytes]:
-        return ChunkMemory(self._match)
+        return ChunkMemory(self._match, max_entries=65_536)
 
     @cached_property
     def _encodings(self) -> ChunkMemory[Encoding]:
-        return ChunkMemory(self._chunk_encoding, max_entries=16_384)
+        return ChunkMemory(self._chunk_encoding, max_entries=32_768)
 
     @cached_property
     def _library(self) -> tokenizers.Tokenizer:
