@@ -147,8 +147,9 @@ class SplitWriter:
             raise ValueError("a sentence without tokens or a document without sentences; drop it first")
         if int(np.sum(sentence_lengths)) != len(ids) or int(np.sum(document_lengths)) != len(sentence_lengths):
             raise ValueError(f"lengths do not add up: {len(ids)} ids, sentences of {np.sum(sentence_lengths)} tokens")
-        if np.min(ids) < 0 or np.max(ids) >= self.vocab_size:
-            raise ValueError(f"token id {np.max(ids)} is outside of the vocabulary of {self.vocab_size}")
+        low, high = int(np.min(ids)), int(np.max(ids))
+        if low < 0 or high >= self.vocab_size:
+            raise ValueError(f"token id {low if low < 0 else high} is outside of the vocabulary of {self.vocab_size}")
         self._write("tokens", ids.astype(self.dtype, copy=False))
         self._write("sentences", self.num_tokens + np.cumsum(sentence_lengths, dtype=_OFFSET))
         if not (continues and self.num_documents):
@@ -179,7 +180,7 @@ class SplitWriter:
         }
 
     def abandon(self) -> None:
-        """Close the files without finishing the split."""
+        """Close the files, finished or not."""
         for file in self._files.values():
             file.close()
 
@@ -231,11 +232,14 @@ def write_corpus(
     splits = {}
     for split, documents in (("train", train), ("held_out", held_out)):
         writer = SplitWriter(Path(directory) / split, vocab_size)
-        for document in documents:
-            lengths = np.array([len(sentence) for sentence in document], np.int64)
-            ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in document])
-            writer.append(ids, lengths, np.array([len(document)], np.int64))
-        splits[split] = writer.close()
+        try:
+            for document in documents:
+                lengths = np.array([len(sentence) for sentence in document], np.int64)
+                ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in document])
+                writer.append(ids, lengths, np.array([len(document)], np.int64))
+            splits[split] = writer.close()
+        finally:
+            writer.abandon()
     write_info(directory, vocab_size, splits)
 
 

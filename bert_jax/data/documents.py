@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import cast
 
 from bert_jax.data.sentences import split_sentences
 from bert_jax.data.text_files import FORMATS, SUFFIXES, UNDECODABLE, Block, Format, Problems, read_blocks
@@ -35,8 +35,8 @@ class Reading:
     block_bytes: the size of a unit of work; a document longer than this is decided on by its first block.
     """
 
-    format: Literal["auto", "lines", "text", "jsonl"] = "auto"
-    documents: Literal["file", "blank_line"] = "file"
+    format: str = "auto"
+    documents: str = "file"
     text_field: str = "text"
     language: str = "en"
     block_bytes: int = 4 << 20
@@ -161,7 +161,7 @@ def _read_parts(
     def count(kind: str) -> None:
         formats[kind] = formats.get(kind, 0) + 1
 
-    file_format: Format | None = None if reading.format == "auto" else reading.format
+    file_format = None if reading.format == "auto" else cast(Format, reading.format)
     split = reading.documents == "blank_line"
     for number, item in enumerate(names):
         if isinstance(item, tuple):

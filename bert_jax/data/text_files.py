@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from bert_jax.data.sentences import split_sentences
 
@@ -144,7 +144,7 @@ class _Cutter:
         self.format: Format = file_format or "text"
         self.split_documents, self.block_bytes = split_documents, block_bytes
         self.line, self.reported = 1, 0
-        self.continues = self.ended = False
+        self.continues = self.ended = self.damaged = False
         self.buffer = bytearray()
 
     def blocks(self) -> Iterator[Block]:
@@ -160,7 +160,8 @@ class _Cutter:
             name = self.path.stem
         self.format = self.given_format or detect_format(bytes(self.buffer[:_SAMPLE_BYTES]), name)
         if self.ended and not self.buffer.strip():
-            self.problems.add("empty file", str(self.path))
+            if not self.damaged:
+                self.problems.add("empty file", str(self.path))
             return
         while True:
             self._fill(pieces, self.block_bytes)
@@ -183,7 +184,7 @@ class _Cutter:
                 else:
                     self.buffer += piece
         except _DAMAGE as error:
-            self.ended = True
+            self.ended = self.damaged = True
             line = self.line + self.buffer.count(b"\n")
             self.problems.add("damaged file, rest skipped", f"{self.path}:{line} ({_reason(error)})")
 
@@ -248,9 +249,12 @@ def _decompressed(path: Path, file: BinaryIO) -> Iterator[bytes]:
     if kind == "zstd":
         yield from _zstd(file)
         return
-    openers = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
-    stream = openers[kind](file) if kind else file  # type: ignore[operator]
-    while piece := stream.read(_READ_BYTES):
+    stream: Any = file
+    if kind == "gzip":
+        stream = gzip.GzipFile(fileobj=file)
+    elif kind is not None:
+        stream = {"bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}[kind](file)
+    while piece := stream.read1(_READ_BYTES):  # not read(): it would lose what comes right before damage
         yield piece
 
 
