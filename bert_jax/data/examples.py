@@ -9,8 +9,8 @@ assembled.
 
 Deviations, none of which changes a document of ordinary size:
 
-- A document longer than 65,536 tokens is cut into equal parts that are treated as documents of their own,
-  except that text of the same document never counts as "another document".
+- A document longer than 128 full rows is cut into equal parts, each with a target length of its own and, as a
+  source of random text, the weight of a document; text of the same document is still no "other document".
 - A sentence that does not fit into a row by itself, of which the original always throws all but the middle
   away, is cut into equal pieces of at most half a row.
 """
@@ -26,7 +26,7 @@ from bert_jax.data.keyed_random import below, binomial_half, coins, key_of, rand
 PAIRS = ("nsp", "sop", "single")
 FILLS = ("document", "across_documents")
 
-PART_TOKENS = 1 << 16
+PART_ROWS = 128
 _TARGETS, _CHUNKS, _OTHER, _TRUNCATE_A, _TRUNCATE_B, _INSIDE = range(6)  # what a key is for
 
 
@@ -44,7 +44,7 @@ class ExampleSettings:
       FULL-SENTENCES: the chunk goes on into the next document, so that nearly all rows are full and the same
       text makes fewer rows. A segment may then span documents; a pair split exactly between two documents has
       label 1 under "nsp" (it is not a continuation) and a meaningless order under "sop"; and the target
-      length is drawn for a stretch of 65,536 tokens instead of a document.
+      length is drawn for each chunk instead of each document, so that a tenth of the rows is short.
     """
 
     max_seq_length: int = 128
@@ -128,7 +128,8 @@ def read_text(corpus: TextSource, spans: list[tuple[int, int]], settings: Exampl
     if settings.fill == "document":
         firsts = np.union1d(firsts, np.flatnonzero(np.diff(documents)) + 1)
     tokens = np.concatenate([tokens for tokens, _, _ in pieces])
-    return Text(tokens, sentences, documents, _cut_into_parts(sentences, firsts))
+    parts = _cut_into_parts(sentences, firsts, PART_ROWS * settings.max_num_tokens)
+    return Text(tokens, sentences, documents, parts)
 
 
 def make_instances(text: Text, settings: ExampleSettings, key: int) -> Instances:
@@ -166,9 +167,11 @@ def draw_chunks(text: Text, settings: ExampleSettings, key: int) -> Chunks:
     """Walks through all parts at once: each round takes the next chunk of every part that has text left."""
     part = np.arange(len(text.parts) - 1)
     position, limit = text.parts[:-1], text.parts[1:]
-    target = _draw_targets(len(part), settings, key)
+    target = _draw_targets(part, settings, key_of(key, _TARGETS))
     rounds = []
     while position.size:
+        if settings.fill == "across_documents":
+            target = _draw_targets(part, settings, key_of(key, _TARGETS, len(rounds)))
         bits = random_bits(key_of(key, _CHUNKS, len(rounds)), part)
         end = np.minimum(np.searchsorted(text.sentences, text.sentences[position] + target), limit)
         count = end - position
@@ -184,12 +187,10 @@ def draw_chunks(text: Text, settings: ExampleSettings, key: int) -> Chunks:
     return Chunks(*(np.concatenate(field) for field in zip(*rounds, strict=True)))
 
 
-def _draw_targets(size: int, settings: ExampleSettings, key: int) -> Int[np.ndarray, " size"]:
+def _draw_targets(part: Int[np.ndarray, " n"], settings: ExampleSettings, key: int) -> Int[np.ndarray, " n"]:
     longest = settings.max_num_tokens
-    bits = random_bits(key_of(key, _TARGETS, 0), np.arange(size))
-    is_short = (bits >> np.uint64(11)) < np.uint64(settings.short_seq_prob * 2**53)
-    bits = random_bits(key_of(key, _TARGETS, 1), np.arange(size))
-    return np.where(is_short, 2 + below(bits, np.full(size, longest - 1)), longest)
+    is_short = (random_bits(key_of(key, 0), part) >> np.uint64(11)) < np.uint64(settings.short_seq_prob * 2**53)
+    return np.where(is_short, 2 + below(random_bits(key_of(key, 1), part), np.full(len(part), longest - 1)), longest)
 
 
 Segment = tuple[np.ndarray, np.ndarray]  # first token and length of each
@@ -301,12 +302,12 @@ def _cut_long_sentences(
 
 
 def _cut_into_parts(
-    sentences: Int[np.ndarray, " s_plus_1"], firsts: Int[np.ndarray, " u"]
+    sentences: Int[np.ndarray, " s_plus_1"], firsts: Int[np.ndarray, " u"], size: int
 ) -> Int[np.ndarray, " p_plus_1"]:
-    """Cuts the stretches that begin at the sentences `firsts` into equal parts of at most PART_TOKENS."""
+    """Cuts the stretches that begin at the sentences `firsts` into equal parts of about `size` tokens at most."""
     start = sentences[firsts]
     length = np.diff(np.append(start, sentences[-1]))
-    pieces = -(-length // PART_TOKENS)
+    pieces = -(-length // size)
     owner = np.repeat(np.arange(len(start)), pieces)
     number = np.arange(len(owner)) - (np.cumsum(pieces) - pieces)[owner]
     cuts = np.searchsorted(sentences, start[owner] + number * length[owner] // pieces[owner])

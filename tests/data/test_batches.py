@@ -106,7 +106,7 @@ def test_batch_size_and_hosts_do_not_change_the_stream():
 def test_an_epoch_uses_each_example_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(order, "BLOCK_TOKENS", 1000)
     monkeypatch.setattr(order, "BLOCKS_PER_GROUP", 3)
-    monkeypatch.setattr(examples, "PART_TOKENS", 256)
+    monkeypatch.setattr(examples, "PART_ROWS", 8)
     batches = batches_of(batch_size=10)
     groups = -(-len(batches._order.blocks.slots) // 3)
     assert groups > 5
@@ -139,14 +139,14 @@ def test_a_corpus_on_disk_gives_the_same_as_in_memory(tmp_path: Path):
 def test_evaluation_counts_each_example_once_and_pads():
     corpus = random_text(1, 30, (5, 20))
     size = PretrainingBatches(corpus, SPECIAL, SETTINGS, 7, 1).num_examples
-    assert size % 16
-    made = list(evaluation_batches(corpus, SPECIAL, SETTINGS, 7, 16))
-    assert len(made) == -(-size // 16)
-    assert {batch["input_ids"].shape for batch in made} == {(16, 32)}
+    batch_size = 16 if size % 16 else 17  # the last batch is not full
+    made = list(evaluation_batches(corpus, SPECIAL, SETTINGS, 7, batch_size))
+    assert len(made) == -(-size // batch_size)
+    assert {batch["input_ids"].shape for batch in made} == {(batch_size, 32)}
     assert sum(batch["example_weights"].sum() for batch in made) == size
     last = made[-1]
     padding = last["example_weights"][:, 0] == 0
-    assert padding.sum() == 16 - size % 16
+    assert padding.sum() == batch_size - size % batch_size
     assert (last["input_ids"][padding] == SPECIAL.pad_id).all()
     assert not last["sequence_ids"][padding].any()
     whole = joined(made)

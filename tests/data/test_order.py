@@ -13,7 +13,7 @@ SETTINGS = ExampleSettings(32)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 1,000 tokens, so that a small text has many."""
     monkeypatch.setattr(order, "BLOCK_TOKENS", 1000)
-    monkeypatch.setattr(examples, "PART_TOKENS", 64)
+    monkeypatch.setattr(examples, "PART_ROWS", 3)
 
 
 def test_borders_stay_between_documents_and_cut_only_long_ones(small_blocks: None):
