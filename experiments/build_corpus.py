@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.corpus_builder import build, check_output, sample_texts
+from bert_jax.data.corpus_builder import build, check_arguments, sample_texts
 from bert_jax.data.documents import Reading
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
     """Learn the vocabulary if there is none, build; the corpus's info and the seconds of the building."""
     reading = Reading(args.format, args.documents, args.text_field, args.language)
-    check_output(Path(args.output), args.overwrite)
+    check_arguments(Path(args.output), args.held_out, args.workers, args.overwrite)
     tokenizer = load_tokenizer(args.tokenizer, lowercase=args.lowercase) if args.tokenizer else _learn(args, reading)
     start = time.perf_counter()
     info = build(

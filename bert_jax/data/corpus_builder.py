@@ -65,10 +65,7 @@ def build(
     What cannot be read is skipped and counted in the result, with the first place of each kind. No document at
     all is a ValueError, a pattern without a file a FileNotFoundError. `output` appears when all is done.
     """
-    if not 0 <= held_out < 1:
-        raise ValueError(f"held_out {held_out} is not a share; give 0 <= held_out < 1")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers {workers} < 1; give the number of processes, or None for all cores")
+    check_arguments(Path(output), held_out, workers, overwrite)
     reading = reading or Reading()
     names = expand_inputs(inputs)
     if not isinstance(tokenizer, Tokenizer):
@@ -78,7 +75,7 @@ def build(
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if total is not None and total <= reading.block_bytes:
             workers = 1  # starting processes would take longer
-    with _building(Path(output), overwrite) as directory:
+    with _building(Path(output)) as directory:
         corpus = _Builder(directory, tokenizer)
         problems, formats = Problems(), {}
         units = read_units(names, reading, problems, formats)
@@ -94,20 +91,36 @@ def build(
             corpus.close_files()
 
 
+def check_arguments(output: Path, held_out: float, workers: int | None, overwrite: bool) -> None:
+    """ValueError for what `build` would refuse, before anything is read."""
+    if not 0 <= held_out < 1:
+        raise ValueError(f"held_out {held_out} is not a share; give 0 <= held_out < 1")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers {workers} < 1; give the number of processes, or None for all cores")
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output / "corpus.json").is_file():
+        raise ValueError(f"{output} exists and is no corpus; choose another output or remove it")
+    if not overwrite:
+        raise ValueError(f"{output} is a finished corpus; choose another output or pass --overwrite")
+
+
 def sample_texts(inputs: Input | Iterable[Input], reading: Reading, held_out: float = 0.0) -> Iterator[str]:
     """Text to learn a vocabulary from: sentences, document by document, without those that are held out.
 
     All of a small corpus; of one larger than `VOCABULARY_BYTES`, units at regular distances through all inputs,
-    about that much together and never more than twice as much.
+    about that much together and never more than twice as much. ValueError where there is no sentence at all.
     """
     names = expand_inputs(inputs)
     expected = (total_bytes(names) or 0) + (_COMPRESSION - 1) * (total_bytes(names, compressed=True) or 0)
     stride = max(1, round(expected / VOCABULARY_BYTES))
-    size, skipping = 0, False
-    for number, unit in enumerate(read_units(names, reading, Problems())):
+    size, skipping, empty = 0, False, True
+    problems = Problems()
+    for number, unit in enumerate(read_units(names, reading, problems)):
         if number % stride:
             continue
         documents = parse(unit, reading)
+        problems.merge(documents.problems)
         skipped = is_held_out(hash_documents(documents), held_out)
         if documents.continues and len(skipped):
             skipped[0] = skipping or stride > 1  # where units are left out, nobody knows which half it is
@@ -118,8 +131,11 @@ def sample_texts(inputs: Input | Iterable[Input], reading: Reading, held_out: fl
             start += length
             skipping = bool(skip)
         size += unit.size
+        empty &= not documents.sentences
         if size >= 2 * VOCABULARY_BYTES:
             return
+    if empty:
+        raise ValueError(_no_document(problems))
 
 
 class _Builder:
@@ -231,6 +247,11 @@ class _Builder:
         return warnings
 
 
+def _no_document(problems: Problems) -> str:
+    reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(problems.counts.items()))
+    return f"no document in the inputs ({reasons or 'they are empty'}); check --input and --format"
+
+
 def _append(writer: SplitWriter, arrays: Arrays, continues: bool = False) -> None:
     writer.append(arrays.ids, arrays.sentence_lengths, arrays.document_lengths, continues)
 
@@ -264,12 +285,11 @@ def _map_in_order(units: Iterable[Unit], encode: UnitEncoder, workers: int) -> I
 
 
 @contextmanager
-def _building(output: Path, overwrite: bool) -> Iterator[Path]:
+def _building(output: Path) -> Iterator[Path]:
     """A directory beside `output` to build in; renamed to it at the end, removed if anything goes wrong.
 
     What a killed build left behind is removed; that of a living one (it holds a lock) is a ValueError.
     """
-    check_output(output, overwrite)
     directory = output.with_name(output.name + ".building")
     directory.mkdir(parents=True, exist_ok=True)
     lock = os.open(directory, os.O_RDONLY)
@@ -287,15 +307,6 @@ def _building(output: Path, overwrite: bool) -> Iterator[Path]:
             raise
     finally:
         os.close(lock)
-
-
-def check_output(output: Path, overwrite: bool) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not (output / "corpus.json").is_file():
-        raise ValueError(f"{output} exists and is no corpus; choose another output or remove it")
-    if not overwrite:
-        raise ValueError(f"{output} is a finished corpus; choose another output or pass --overwrite")
 
 
 def _empty(directory: Path) -> None:
