@@ -169,6 +169,15 @@ def test_the_longer_segment_is_truncated_and_ties_take_from_b():
         assert 50 <= made.b_start[0] <= 50 + b - expected[1]
 
 
+def test_each_truncated_token_is_from_the_front_or_the_back_by_a_fair_coin():
+    size, zeros = 32_000, np.zeros(32_000, np.int64)
+    for a, b in ((10, 3), (3, 10)):  # five tokens too many, all of them in the longer segment
+        made = examples._truncate((zeros, zeros + a), (zeros, zeros + b), zeros, 8, key=3)
+        cut = np.bincount(made.a_start if a > b else made.b_start, minlength=6)
+        assert np.abs(cut - size / 32 * np.array([1, 5, 10, 10, 5, 1])).max() < 5 * np.sqrt(size * 10 / 32)
+        assert not (made.b_start if a > b else made.a_start).any()
+
+
 def test_random_text_is_of_another_document_wherever_there_is_one():
     corpus = random_text(6, 40, (1, 6))
     made = many_passes(corpus, ExampleSettings(64), 20)
