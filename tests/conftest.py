@@ -26,3 +26,30 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real data at {SHARED_DATA}: this test needs it")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus directory of 300 documents in a language of 60 words in which each word tells much of the next."""
+    import numpy as np
+
+    from bert_jax.data.corpus import write_corpus
+    from bert_jax.data.wordpiece import WordPiece
+
+    words = [f"w{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(60)]
+    tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words], lowercase=True)
+    rng = np.random.default_rng(0)
+
+    def document() -> list[list[int]]:
+        topic = int(rng.integers(0, 6)) * 10
+        sentences = []
+        for _ in range(rng.integers(3, 12)):
+            start, length = rng.integers(0, 10), rng.integers(4, 12)
+            sentences.append([5 + topic + int(start + 3 * k) % 10 for k in range(length)])
+        return sentences
+
+    directory = tmp_path_factory.mktemp("corpus")
+    train, held_out = [document() for _ in range(260)], [document() for _ in range(40)]
+    write_corpus(directory / "tiny", train, held_out, vocab_size=tokenizer.vocab_size)
+    tokenizer.save(directory / "tiny" / "tokenizer")
+    return directory / "tiny"

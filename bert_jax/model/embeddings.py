@@ -1,6 +1,7 @@
 """Token ids -> vectors: word + segment + position, layer norm, dropout (BERT, section 3 and figure 2)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -23,11 +24,12 @@ class Embedding(nn.Module):
         self.embedding = self.param("embedding", self._init(), shape, jnp.float32)
 
     def __call__(self, ids: Int[Array, "r t"]) -> Float[Array, "r t d"]:
-        # Ids are checked on the host (`check_batch`): inside a compiled step JAX would clamp a bad one silently.
+        # Ids are checked on the host (`check_batch`): inside a compiled step JAX would clamp a bad one
+        # silently.
         return jnp.take(self.embedding, ids, axis=0, mode="clip").astype(compute_dtype(self.config))
 
     def _init(self) -> Callable[..., Array]:
-        def init(key: PRNGKeyArray, shape: tuple[int, int], dtype: jnp.dtype) -> Array:
+        def init(key: PRNGKeyArray, shape: tuple[int, int], dtype: Any) -> Array:
             used = kernel_init(self.config)(key, (self.num_embeddings, shape[1]), dtype)
             return jnp.pad(used, ((0, shape[0] - self.num_embeddings), (0, 0)))
 

@@ -212,7 +212,7 @@ def classification_figures(
     total = jnp.sum(weights)
     return {
         f"{name}_loss": (jnp.sum(weights * (log_normalizer - label_logits)), total),
-        f"{name}_accuracy": (jnp.sum(weights * right), total),
+        f"{name}_accuracy": (jnp.sum(jnp.where(right, weights, 0.0)), total),
     }
 
 

@@ -42,20 +42,26 @@ class MeshShape:
 def make_mesh(shape: MeshShape, devices: list[Any] | None = None) -> Mesh:
     """The mesh with axes ``data``, ``fsdp`` and ``tensor`` over ``devices`` (default: all).
 
+    A mesh whose every axis is given may leave devices of a single process unused.
+
     Raises:
-        ValueError: the product of the axes is not the number of devices.
+        ValueError: the axes do not fit the number of devices.
     """
     devices = list(jax.devices()) if devices is None else devices
     sizes = [shape.data, shape.fsdp, shape.tensor]
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = len(devices) // max(1, math.prod(s for s in sizes if s != -1))
-    if min(sizes) < 1 or math.prod(sizes) != len(devices):
+        fits = math.prod(sizes) == len(devices)
+    else:
+        fits = math.prod(sizes) == len(devices) or (math.prod(sizes) < len(devices) and jax.process_count() == 1)
+    if min(sizes) < 1 or not fits:
         raise ValueError(
-            f"mesh data={shape.data} fsdp={shape.fsdp} tensor={shape.tensor} does not fill {len(devices)} devices;"
+            f"mesh data={shape.data} fsdp={shape.fsdp} tensor={shape.tensor} does not fit {len(devices)} devices;"
             " set the axes of config.mesh so that their product is the number of devices (-1 = the rest)"
         )
     # Auto, not the default Explicit: the compiler propagates, our constraints are hints and not assertions.
-    return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * 3, devices=devices)
+    used = devices[: math.prod(sizes)]
+    return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * 3, devices=used)
 
 
 def state_shardings(mesh: Mesh, state: Any) -> Any:

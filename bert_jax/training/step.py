@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.tasks.task import Batch, Figures, Params, Task
 
@@ -20,13 +20,23 @@ SMALLEST_WEIGHT = 1e-6
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """Everything that a step changes or a sweep varies. The step's randomness is ``fold_in(key(seed), step)``."""
+    """Everything that a step changes or a sweep varies; the leaves are arrays, or what stands for them in a tree map.
 
-    step: Int[Array, ""]
-    params: Params
+    The step's randomness is ``fold_in(key(seed), step)``.
+
+    Attributes:
+        step: int32 [], updates done.
+        params: float32 parameters.
+        opt_state: the optimizer's moments.
+        hyperparameters: float32 [] each: ``learning_rate`` (the peak), ``weight_decay``.
+        seed: uint32 [].
+    """
+
+    step: Any
+    params: Any
     opt_state: Any
-    hyperparameters: dict[str, Float[Array, ""]]
-    seed: UInt32[Array, ""]
+    hyperparameters: Any
+    seed: Any
 
 
 def init_state(
@@ -46,11 +56,11 @@ def init_state(
 def train_step(
     state: TrainState,
     batch: Batch,
+    accumulation_steps: int = 1,
     *,
     task: Task,
     optimizer: optax.GradientTransformationExtraArgs,
     schedule: Schedule,
-    accumulation_steps: int = 1,
 ) -> tuple[TrainState, Figures]:
     """One optimizer update on one global batch.
 
@@ -75,7 +85,7 @@ def train_step(
         step=state.step,
     )
     one = jnp.ones((), jnp.float32)
-    figures = figures | {"gradient_norm": (optax.global_norm(grads), one), "learning_rate": (rate, one)}
+    figures = figures | {"gradient_norm": (optax.tree.norm(grads), one), "learning_rate": (rate, one)}
     new_state = state.replace(
         step=state.step + 1, params=optax.apply_updates(state.params, updates), opt_state=opt_state
     )

@@ -1,0 +1,198 @@
+"""The loop as a whole: it learns, it stops and goes on bit for bit, it hands over between phases."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.training.checkpoint import read_params
+from bert_jax.training.metric_log import MetricLog, read_metrics
+from bert_jax.training.train import train
+
+
+def config(corpus: Path, **changes: Any) -> dict[str, Any]:
+    model = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
+    }
+    base = {
+        "task": "pretraining",
+        "corpus": str(corpus),
+        "model": model,
+        "batch_size": 16,
+        "max_seq_length": 32,
+        "train_steps": 20,
+        "warmup_steps": 4,
+        "optimizer": {"learning_rate": 1e-3},
+        "log_every_steps": 5,
+        "eval_every_steps": 10,
+        "checkpoint_every_steps": 10,
+        "eval_examples": 64,
+        "mesh": {"data": 1},
+    }
+    return base | changes
+
+
+def assert_same(first: Any, second: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+def test_learns_below_the_unigram_baseline(tiny_corpus: Path, tmp_path: Path) -> None:
+    result = train(
+        config(tiny_corpus, train_steps=400, warmup_steps=40, optimizer={"learning_rate": 5e-3}, eval_every_steps=400),
+        tmp_path,
+    )
+    assert result["mlm_loss"] < 0.75 * result["unigram_loss"]
+    assert result["nsp_accuracy"] > 0.6
+    assert result["perplexity"] == pytest.approx(np.exp(result["mlm_loss"]))
+
+
+def test_writes_what_its_readers_need(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
+    assert [line["step"] for line in lines if "eval/mlm_loss" in line] == [10, 20]
+    training = next(line for line in lines if "loss" in line)
+    assert {"learning_rate", "tokens_per_second", "mlm_loss", "nsp_loss", "data_wait", "compilations"} <= training.keys()
+    assert training["loss"] == pytest.approx(training["mlm_loss"] + training["nsp_loss"])
+    evaluation = next(line for line in lines if "eval/mlm_loss" in line)
+    assert {"eval/unigram_loss", "eval/nsp_accuracy", "eval/perplexity"} <= evaluation.keys()
+    for name in ("config.json", "bert_config.json", "environment.json", "tokenizer/vocab.txt", "tensorboard"):
+        assert (tmp_path / name).exists(), name
+
+
+def test_stopped_anywhere_it_ends_with_the_same_bits(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 26 steps of 16 examples are more than one epoch; the stop comes in the second.
+    straight = config(tiny_corpus, train_steps=70)
+    train(straight, tmp_path / "straight")
+
+    original = MetricLog.train
+
+    def stop_at_47(self: MetricLog, step: int, *rest: Any) -> None:
+        original(self, step, *rest)
+        if step == 47:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(MetricLog, "train", stop_at_47)
+    with pytest.raises(SystemExit) as stop:
+        train(straight, tmp_path / "stopped")
+    assert stop.value.code == 128 + signal.SIGTERM
+    monkeypatch.undo()
+    train(straight, tmp_path / "stopped")
+
+    first, meta = read_params(tmp_path / "straight")
+    second, _ = read_params(tmp_path / "stopped")
+    assert meta["step"] == 70
+    assert_same(first, second)
+
+    def steps(path: Path) -> list[int]:
+        return [line["step"] for line in read_metrics(path)]
+
+    assert steps(tmp_path / "straight") == steps(tmp_path / "stopped")
+
+
+def test_two_phases_hand_over(tiny_corpus: Path, tmp_path: Path) -> None:
+    phases = [
+        {"train_steps": 6, "max_seq_length": 16},
+        {"train_steps": 4, "max_seq_length": 64, "batch_size": 8},
+    ]
+    train(config(tiny_corpus, train_steps=None, phases=phases, log_every_steps=1), tmp_path)
+    rates = [line["learning_rate"] for line in read_metrics(tmp_path) if "loss" in line]
+    # One schedule over both: warm-up of 4 steps from 0, then linear to 0 at step 10.
+    expected = [0, 0.25, 0.5, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+    np.testing.assert_allclose(rates, 1e-3 * np.asarray(expected), rtol=1e-5)
+
+
+def test_phases_with_their_own_rate(tiny_corpus: Path, tmp_path: Path) -> None:
+    phases = [
+        {"train_steps": 4, "learning_rate": 2e-3, "warmup_steps": 2},
+        {"train_steps": 4, "learning_rate": 5e-4, "warmup_steps": 0},
+    ]
+    settings = config(tiny_corpus, train_steps=None, warmup_steps=None, phases=phases, log_every_steps=1)
+    train(settings, tmp_path)
+    rates = [line["learning_rate"] for line in read_metrics(tmp_path) if "loss" in line]
+    expected = [0, 1e-3, 1e-3, 5e-4, 5e-4, 3.75e-4, 2.5e-4, 1.25e-4]
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "mlm_sop", "ltr", "rtl"])
+def test_every_objective_learns(objective: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    result = train(
+        config(tiny_corpus, objective=objective, train_steps=150, optimizer={"learning_rate": 5e-3}, eval_every_steps=150),
+        tmp_path,
+    )
+    assert result["mlm_loss"] < 0.8 * result["unigram_loss"]
+    assert ("nsp_loss" in result) == (objective == "mlm_sop")
+    params, _ = read_params(tmp_path)
+    assert ("nsp_head" in params) == (objective == "mlm_sop")
+
+
+def test_init_from_takes_the_encoder_and_names_new_heads(
+    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(config(tiny_corpus, objective="mlm", train_steps=3), tmp_path / "first")
+    second = config(tiny_corpus, train_steps=1, init_from=str(tmp_path / "first"), optimizer={"learning_rate": 0.0})
+    train(second, tmp_path / "second")
+    before, _ = read_params(tmp_path / "first")
+    after, _ = read_params(tmp_path / "second")
+    assert_same(before["encoder"], after["encoder"])
+    assert "new: nsp_head/dense/bias" in capsys.readouterr().err
+
+
+def test_a_finished_run_only_evaluates(tiny_corpus: Path, tmp_path: Path) -> None:
+    first = train(config(tiny_corpus), tmp_path)
+    assert train(config(tiny_corpus), tmp_path) == first
+
+
+def test_keeps_the_last_and_the_best(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus, keep_last=1, eval_every_steps=5, checkpoint_every_steps=5), tmp_path)
+    scores = {line["step"]: line["eval/mlm_loss"] for line in read_metrics(tmp_path) if "eval/mlm_loss" in line}
+    kept = {int(path.name) for path in (tmp_path / "checkpoints").iterdir()}
+    assert kept == {20, min(scores, key=lambda step: scores[step])}
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match="steps .* lower optimizer.learning_rate"):
+        train(config(tiny_corpus, optimizer={"learning_rate": 1e30}, warmup_steps=0), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rat": 1.0}, "config has no field 'learning_rat'"),
+        ({"optimizer": {"learnin_rate": 1.0}}, "did you mean 'learning_rate'"),
+        ({"model": {"hidden_size": 30, "num_attention_heads": 4}}, "hidden_size=30 is not divisible"),
+        ({"batch_size": 12, "mesh": {"fsdp": 8}}, "12 rows does not divide over data x fsdp = 8"),
+        ({"accumulation_steps": 3}, "batch_size=16 does not divide into accumulation_steps=3"),
+        ({"objective": "nsp"}, "objective='nsp' is unknown"),
+        ({"task": "squat"}, "config.task='squat' is unknown"),
+        ({"train_epochs": 1.0}, "exactly one of train_steps, train_epochs and phases"),
+        ({"max_seq_length": 128}, "position_ids has 127"),
+        ({"masking": {"mask": 0.9}}, "add up to 1"),
+        ({"mesh": {"data": 3, "fsdp": 3}}, "does not fit 8 devices"),
+    ],
+)
+def test_bad_configs_are_refused_in_one_line(
+    changes: dict[str, Any], message: str, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        train(config(tiny_corpus, **changes), tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_another_model_in_the_workdir_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus, train_steps=1), tmp_path)
+    other = config(tiny_corpus, train_steps=1)
+    other["model"] = other["model"] | {"hidden_size": 64}
+    with pytest.raises(ValueError, match="model.hidden_size: 32 -> 64"):
+        train(other, tmp_path)
