@@ -84,10 +84,9 @@ class Checkpoints:
 
     def is_best(self, figures: dict[str, float]) -> bool:
         """Whether an evaluation is better than that of every checkpoint that is kept."""
-        kept = [self.manager.metrics(step) for step in self.manager.all_steps()]
-        values = [metrics[self.figure] for metrics in kept if metrics]
+        scored = _scored(self.manager, self.figure)
         value = figures[self.figure]
-        return not values or (value < min(values) if self.mode == "min" else value > max(values))
+        return not scored or (value < min(scored)[0] if self.mode == "min" else value > max(scored)[0])
 
     def wait(self) -> None:
         """Returns when everything saved is on disk; raises what went wrong on the way."""
@@ -101,17 +100,10 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
     Raises:
         FileNotFoundError: the directory holds no finished checkpoint.
     """
-    directory = Path(workdir).absolute() / DIRECTORY
-    if not directory.is_dir():
-        raise FileNotFoundError(f"{workdir} holds no {DIRECTORY}/; give the --workdir of a training run")
-    with ocp.CheckpointManager(
-        directory,
-        options=ocp.CheckpointManagerOptions(read_only=True),
-        item_names=("params", "training", "meta"),
-    ) as manager:
+    with _reader(workdir) as manager:
         step = manager.latest_step() if step is None else step
         if step is None:
-            raise FileNotFoundError(f"{directory} holds no finished checkpoint yet; let the run save one")
+            raise FileNotFoundError(f"{workdir} holds no finished checkpoint yet; let the run save one")
         shapes = manager.item_metadata(step)["params"]
         # Whatever mesh wrote them, they are read whole, onto this process's first device.
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -124,3 +116,26 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
 
 def _rest(state: TrainState) -> dict[str, Any]:
     return {name: getattr(state, name) for name in ("step", "opt_state", "hyperparameters", "seed")}
+
+
+def best_step(workdir: str | Path, selection: tuple[str, str]) -> int:
+    """The kept checkpoint with the best evaluation. FileNotFoundError where none was evaluated."""
+    figure, mode = selection
+    with _reader(workdir) as manager:
+        scored = _scored(manager, figure)
+    if not scored:
+        raise FileNotFoundError(f"{workdir} holds no evaluated checkpoint; let the run evaluate once")
+    return (min(scored) if mode == "min" else max(scored))[1]
+
+
+def _scored(manager: ocp.CheckpointManager, figure: str) -> list[tuple[float, int]]:
+    found = [(manager.metrics(step), step) for step in manager.all_steps()]
+    return [(metrics[figure], step) for metrics, step in found if metrics]
+
+
+def _reader(workdir: str | Path) -> ocp.CheckpointManager:
+    directory = Path(workdir).absolute() / DIRECTORY
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{workdir} holds no {DIRECTORY}/; give the --workdir of a training run")
+    options = ocp.CheckpointManagerOptions(read_only=True)
+    return ocp.CheckpointManager(directory, options=options, item_names=("params", "training", "meta"))

@@ -179,16 +179,17 @@ class _Progress:
 
 
 class _CompilationCounter:
-    """Counts this process's compilations while it is open; more than a handful means ragged shapes."""
+    """Counts compilations of the two steps while it is open; more than one a phase and kind means ragged shapes."""
 
     EVENT = "/jax/core/compile/backend_compile_duration"
+    STEPS = ("jit(train_step)", "jit(eval_step)")
 
     def __init__(self) -> None:
         self.count = 0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
     def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
-        self.count += event == self.EVENT
+        self.count += event == self.EVENT and kwargs.get("fun_name") in self.STEPS
 
     def close(self) -> None:
         jax.monitoring.unregister_event_duration_listener(self._listen)

@@ -1,0 +1,25 @@
+"""Evaluates a run's newest (or best) checkpoint: python -m experiments.evaluate --workdir runs/tiny"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from experiments.program import run_program
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run")
+_SPLIT = flags.DEFINE_string("split", "held_out", "which examples; for pre-training held_out (or dev) and train")
+_BEST = flags.DEFINE_bool("best", False, "the checkpoint with the best evaluation instead of the newest")
+flags.mark_flags_as_required(["workdir"])
+
+
+def main() -> None:
+    """Prints one figure a line."""
+    from bert_jax.training.evaluate import evaluate_workdir
+
+    split = "held_out" if _SPLIT.value == "dev" else _SPLIT.value
+    for name, value in evaluate_workdir(_WORKDIR.value, split, best=_BEST.value).items():
+        print(f"{name:24} {value:.6f}")
+
+
+if __name__ == "__main__":
+    run_program(main)

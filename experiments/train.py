@@ -1,0 +1,26 @@
+"""Trains by a config: python -m experiments.train --config configs/pretrain.py:size=tiny --workdir runs/tiny"""
+
+from __future__ import annotations
+
+from absl import flags
+from ml_collections import config_flags
+
+from experiments.program import run_program
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run; a stopped run in it goes on")
+flags.mark_flags_as_required(["config", "workdir"])
+
+
+def main() -> None:
+    """Trains, then writes ``report.html`` into the workdir."""
+    from bert_jax.report import write_report
+
+    from bert_jax import train
+
+    train(_CONFIG.value, _WORKDIR.value)
+    print(f"report: {write_report(_WORKDIR.value)}")
+
+
+if __name__ == "__main__":
+    run_program(main)
