@@ -182,7 +182,8 @@ def lower_aligned(chars: list[_Char]) -> list[_Char]:
 
 def _decompose_aligned(chars: list[_Char]) -> list[_Char]:
     """NFD of each character without Mn, then the canonical order (stable) of the other combining marks."""
-    parts = [(p, s, e) for c, s, e in chars for p in unicodedata.normalize("NFD", c) if category(p) != "Mn"]
+    parts = [(p, s, e) for c, s, e in chars for p in unicodedata.normalize("NFD", c)]
+    parts = [part for part in parts if part[0] < "\u0300" or category(part[0]) != "Mn"]
     first = 0
     for i in range(len(parts) + 1):
         if i == len(parts) or not unicodedata.combining(parts[i][0]):

@@ -1,25 +1,24 @@
 """SentencePiece models (as of ALBERT and KoBERT) as tokenizers with offsets into the text.
 
-A model without pieces that reach over a space segments each white-space chunk for itself, so chunks are what
-the library is asked for and what is remembered; other models are asked for whole texts. (Scores are summed in
-float32, so in a long text the library itself may break a near tie otherwise than in the chunk alone.)
+The library is always asked for whole texts: it breaks ties ("0" "00" or "00" "0") by sums rounded along the text,
+so that only so are the ids those of the model's other users.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sentencepiece
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from sentencepiece import sentencepiece_model_pb2
 
 from bert_jax.data.characters import lower_aligned
-from bert_jax.data.tokenizer import DECOMPOSED, ChunkMemory, Encoding, Tokenizer
+from bert_jax.data.tokenizer import DECOMPOSED, Encoding, Tokenizer
 
 MODEL_FILE = "spiece.model"
 # BERT's name -> how models write it. KoBERT has BERT's own names, ALBERT <pad>, XLNet <cls> and <sep>.
@@ -30,8 +29,7 @@ SPECIAL_NAMES = {
     "[MASK]": ("[MASK]", "<mask>"),
 }
 _SPACE = "▁"
-_WORDS = r"\S+"
-_CONTROL, _NORMAL, _USER_DEFINED = 3, 1, 4  # types of pieces in the model's protocol buffer
+_CONTROL, _UNKNOWN = 3, 2  # types of pieces in the model's protocol buffer
 _Char = tuple[str, int, int]
 
 
@@ -66,9 +64,12 @@ class SentencePiece(Tokenizer):
         self._serialized = model
         proto = getattr(sentencepiece_model_pb2, "ModelProto").FromString(model)  # noqa: B009, made at import
         self.pieces = [piece.piece for piece in proto.pieces]
+        # Where these occur, a piece may have to be split at its comma.
+        commas = {
+            i for i, piece in enumerate(self.pieces) if _ends_in_digit_comma(piece) or proto.pieces[i].type == _UNKNOWN
+        }
+        self._comma_ids = commas if self.preprocessing.split_digit_comma else set()
         self._special_tokens = _find_specials(self.pieces, proto)
-        self._chunks = self._chunk_pattern(proto)
-        self._splits_like_str = self._chunks.pattern == _WORDS
         # Special pieces become control pieces, which no text gives; in files they may be user-defined.
         for name, i in self._special_tokens.items():
             if name != "[UNK]":
@@ -101,34 +102,22 @@ class SentencePiece(Tokenizer):
     def decomposes(self, text: str) -> bool:
         return not self.preprocessing.keep_accents and DECOMPOSED.search(text) is not None
 
+    def encode_ids(self, text: str) -> list[int]:
+        ids: list[int] = self._processor.encode(self._prepare_text(text))
+        return self._encode_plain(text, joined=False).ids if not self._comma_ids.isdisjoint(ids) else ids
+
+    def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
+        found = self._processor.encode([self._prepare_text(text) for text in texts], num_threads=1)
+        if self._comma_ids:
+            found = [
+                ids if self._comma_ids.isdisjoint(ids) else self._encode_plain(text, joined=False).ids
+                for ids, text in zip(found, texts, strict=True)
+            ]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        return np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum())), lengths
+
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
-        encoding = Encoding()
-        for match in self._chunks.finditer(text):
-            first = joined and match.start() == 0
-            found = self._pieces(match.group(), self._joined) if first else self._encodings[match.group()]
-            encoding.extend(found, match.start())
-        return encoding
-
-    def _chunks_of(self, text: str) -> list[str]:
-        return self._chunks.findall(text)
-
-    def _chunk_ids(self, chunk: str) -> bytes:
-        if self.preprocessing.split_digit_comma and not chunk.isalpha():
-            return np.array(self._pieces(chunk, self._processor).ids, np.int32).tobytes()
-        return self._processor.encode(self._prepare_text(chunk), return_type="numpy").astype(np.int32).tobytes()
-
-    @cached_property
-    def _encodings(self) -> ChunkMemory[Encoding]:
-        return ChunkMemory(lambda chunk: self._pieces(chunk, self._processor), max_entries=32_768)
-
-    def _chunk_pattern(self, proto: Any) -> re.Pattern[str]:
-        """What may be segmented for itself: what lies between spaces, unless pieces reach over them."""
-        spec = proto.normalizer_spec
-        usual = spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
-        inside = any(_SPACE in p.piece[1:] for p in proto.pieces if p.type in (_NORMAL, _USER_DEFINED))
-        if not usual or inside or _SPACE not in self.pieces or proto.trainer_spec.treat_whitespace_as_suffix:
-            return re.compile("(?s).+")
-        return re.compile(_WORDS if self.preprocessing.remove_space else "[^ ]+")
+        return self._pieces(text, self._joined if joined else self._processor)
 
     def _pieces(self, text: str, processor: sentencepiece.SentencePieceProcessor) -> Encoding:
         chars = self._prepare(_without_surrogates(text))
@@ -137,14 +126,14 @@ class SentencePiece(Tokenizer):
         encoding = Encoding()
         for i, piece, (start, end) in zip(found["ids"], found["pieces"], found["offsets"], strict=True):
             span = _trim(prepared, start, end, empty=not piece.strip(_SPACE))
-            for part_id, part, (s, e) in self._split_comma(i, piece, *span):
+            for part_id, _, (s, e) in self._split_comma(i, piece, *span):
                 encoding.ids.append(part_id)
-                encoding.tokens.append(part)
+                encoding.tokens.append(self.pieces[part_id])
                 encoding.offsets.append(_source(chars, s, e, len(text)))
         return encoding
 
     def _split_comma(self, i: int, piece: str, start: int, end: int) -> Iterator[tuple[int, str, tuple[int, int]]]:
-        if not (self.preprocessing.split_digit_comma and len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()):
+        if not (self.preprocessing.split_digit_comma and _ends_in_digit_comma(piece)):
             yield i, piece, (start, end)
             return
         parts = self._processor.encode(piece[:-1].replace(_SPACE, ""), return_type=str)
@@ -211,7 +200,7 @@ def from_file(path: Path, config: dict[str, Any]) -> SentencePiece:
 
 def _find_specials(pieces: list[str], proto: Any) -> dict[str, int]:
     ids = {piece: i for i, piece in reversed(list(enumerate(pieces)))}
-    found = {"[UNK]": next(i for i, piece in enumerate(proto.pieces) if piece.type == 2)}
+    found = {"[UNK]": next(i for i, piece in enumerate(proto.pieces) if piece.type == _UNKNOWN)}
     for name, written in SPECIAL_NAMES.items():
         present = [ids[w] for w in written if w in ids]
         if not present:
@@ -221,6 +210,10 @@ def _find_specials(pieces: list[str], proto: Any) -> dict[str, int]:
             )
         found[name] = present[0]
     return found
+
+
+def _ends_in_digit_comma(piece: str) -> bool:
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def _trim(text: str, start: int, end: int, *, empty: bool) -> tuple[int, int]:

@@ -1,9 +1,7 @@
 """What every tokenizer does: text -> ids of pieces, with the place in the text each came from.
 
-`WordPiece` and `SentencePiece` implement it. `encode` gives pieces and offsets, `encode_ids` and
-`encode_batch` the same ids fast: no rule of BERT's looks beyond one white-space chunk, so the ids of a chunk
-are worked out once and remembered. A memory holds at most 2 × 131,072 chunks of at most 48 characters: about
-50 MB for English, 150 MB at the very worst.
+`WordPiece` and `SentencePiece` implement it. `encode` gives pieces and offsets, `encode_ids` and `encode_batch` the
+same ids fast.
 """
 
 import hashlib
@@ -11,27 +9,22 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
-
-from bert_jax.data.characters import CHUNK, DELETED_BUT_SPLIT
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONFIG_FILE = "tokenizer_config.json"
 FORMAT_VERSION = 1
 # Above this share of [UNK] a corpus was most likely tokenized with a vocabulary of another language or case.
 UNKNOWN_LIMIT = 0.3
-_BLOCK = 512  # texts
 
 # Hangul syllables and kana.
 DECOMPOSED = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
-_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -49,34 +42,6 @@ class Encoding:
         self.offsets += [(start + shift, end + shift) for start, end in other.offsets]
 
 
-class ChunkMemory(dict[str, _Value], Generic[_Value]):
-    """`memory[chunk]` = compute(chunk), remembered for short chunks in two generations of bounded size.
-
-    When the younger is full it becomes the older, and what is met again moves over: memory stays bounded,
-    frequent chunks stay known, and a new subject or language in the corpus does not cost speed for good.
-    """
-
-    def __init__(
-        self, compute: Callable[[str], _Value], *, max_entries: int = 131_072, max_characters: int = 48
-    ) -> None:
-        super().__init__()
-        self.compute = compute
-        self._older: dict[str, _Value] = {}
-        self._max_entries = max_entries
-        self._max_characters = max_characters
-
-    def __missing__(self, chunk: str) -> _Value:
-        value = self._older.get(chunk)
-        if value is None:
-            value = self.compute(chunk)
-        if len(chunk) <= self._max_characters:
-            if len(self) >= self._max_entries:
-                self._older = dict(self)
-                self.clear()
-            self[chunk] = value
-        return value
-
-
 class Tokenizer(ABC):
     """Text -> ids of pieces. `pieces[id]` is the piece as its file writes it (ALBERT's [PAD] is <pad>).
 
@@ -87,16 +52,18 @@ class Tokenizer(ABC):
     kind: str
     lowercase: bool
     pieces: list[str]
-    # Whether chunks are what str.split() gives, where the text has none of DELETED_BUT_SPLIT.
-    _splits_like_str: bool = True
 
     @abstractmethod
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
         """Encodes text without special tokens; `joined`: it follows a special token with no space between."""
 
     @abstractmethod
-    def _chunk_ids(self, chunk: str) -> bytes:
-        """The ids of one white-space chunk, as native int32 bytes."""
+    def encode_ids(self, text: str) -> list[int]:
+        """`encode(text).ids`, fast."""
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
+        """The ids (int32) of texts one after the other, how many (int64) each text has; the fastest way."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
@@ -133,24 +100,6 @@ class Tokenizer(ABC):
                 joined = start > 0 and not part[0].isspace()
                 encoding.extend(self._encode_plain(part, joined=joined), start)
         return encoding
-
-    def encode_ids(self, text: str) -> list[int]:
-        """`encode(text).ids`, fast."""
-        return np.frombuffer(self._ids_as_bytes(text), np.int32).tolist()
-
-    def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
-        """The ids (int32) of texts one after the other, how many (int64) each text has; the fastest way."""
-        get = self._memory.__getitem__
-        ids = bytearray()
-        ends: list[int] = []
-        for first in range(0, len(texts), _BLOCK):
-            block = texts[first : first + _BLOCK]
-            chunks_of = str.split if self._splits_like_str and _splits_cleanly("".join(block)) else self._chunks_of
-            for text in block:
-                ids += b"".join(map(get, chunks_of(text)))
-                ends.append(len(ids))
-        lengths = np.diff(np.array(ends, np.int64), prepend=0) // 4
-        return np.frombuffer(ids, np.int32), lengths
 
     def check(self, text: str) -> list[str]:
         """Warnings about how this tokenizer meets a sample of a corpus, a sentence each."""
@@ -226,17 +175,6 @@ class Tokenizer(ABC):
         """How special tokens are written in a text -> id: BERT's name, and the file's."""
         return {self.pieces[i]: i for i in self.special_ids} | self.special_tokens
 
-    @cached_property
-    def _memory(self) -> ChunkMemory[bytes]:
-        return ChunkMemory(self._chunk_ids)
-
-    def _ids_as_bytes(self, text: str) -> bytes:
-        return b"".join(map(self._memory.__getitem__, self._chunks_of(text)))
-
-    def _chunks_of(self, text: str) -> list[str]:
-        """The parts of a text that are tokenized each for itself."""
-        return text.split() if _splits_cleanly(text) else CHUNK.findall(text)
-
     def _parts(self, text: str, special_tokens: bool) -> Iterator[tuple[str, int, int | None]]:
         """(part, its start, its id if it is a special token) in order."""
         if not special_tokens:
@@ -249,10 +187,6 @@ class Tokenizer(ABC):
             yield match.group(), match.start(), names[match.group()]
             last = match.end()
         yield text[last:], last, None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is remembered, so that worker processes get a small copy."""
-        return {name: value for name, value in self.__dict__.items() if not isinstance(value, ChunkMemory)}
 
 
 def unknown_warning(unknown: int, total: int) -> str | None:
@@ -320,8 +254,3 @@ def _vocabulary_file(directory: Path) -> Path:
         if found:
             return found[0]
     raise FileNotFoundError(f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory")
-
-
-def _splits_cleanly(text: str) -> bool:
-    """Whether str.split() finds BERT's own chunks."""
-    return not any(char in text for char in DELETED_BUT_SPLIT)
