@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.data.corpus import SPLITS, SplitWriter, write_info
 from bert_jax.data.corpus_worker import (
@@ -75,6 +74,8 @@ def build(
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if total is not None and total <= reading.block_bytes:
             workers = 1  # starting processes would take longer
+    from tqdm import tqdm  # here, because worker processes import this module too and do without
+
     with _building(Path(output)) as directory:
         corpus = _Builder(directory, tokenizer)
         problems, formats = Problems(), {}
