@@ -1,0 +1,289 @@
+"""``report.html``: one self-contained page with what a run reached, how it got there and what it says."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bert_jax.predict import Predictor, load
+from bert_jax.report.charts import Level, Series, line_chart
+from bert_jax.report.run import Run, read_run
+from bert_jax.report.samples import GENERAL, Sample, held_out_samples
+from bert_jax.report.style import STYLE
+
+FILE = "report.html"
+SHOWN, RANKED = 5, 100
+
+
+def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) -> Path:
+    """Writes ``workdir/report.html`` and returns its path.
+
+    Args:
+        workdir: of a run that is finished, stopped or still going.
+        sentences: to fill the masks of, before the held-out sentences that are shown anyway.
+
+    Raises:
+        FileNotFoundError: the workdir has no recorded figures.
+        ValueError: a sentence without [MASK] or too long for the model.
+    """
+    run = read_run(workdir)
+    try:
+        model = load(workdir)
+    except FileNotFoundError:  # no checkpoint yet: everything else can be shown
+        model = None
+    given = [one if isinstance(one, Sample) else Sample(one) for one in sentences]
+    body = "".join(
+        (
+            header(run),
+            headline(run, model),
+            section("How it learned", f'<div class="charts">{"".join(charts(run))}</div>'),
+            predictions(run, model, given),
+            data_card(run),
+            section(
+                "How it was run",
+                details("Configuration", run.config)
+                + details("Model", run.model)
+                + details("Environment", run.environment),
+            ),
+        )
+    )
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(run.name)}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
+    )
+    path = run.directory / FILE
+    temporary = path.with_suffix(".tmp")
+    # Names of files may hold bytes that are no text.
+    temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    os.replace(temporary, path)
+    return path
+
+
+def header(run: Run) -> str:
+    """Name, what was trained, and whether the run is complete."""
+    planned = run.planned_steps
+    if planned is None:
+        status = f'<span class="status">{run.step:,} steps</span>'
+    elif run.step >= planned:
+        status = f'<span class="status">Complete: {run.step:,} steps</span>'
+    else:
+        status = f'<span class="status open">So far {run.step:,} of {planned:,} steps</span>'
+    facts = [status]
+    if run.model:
+        layers, hidden = run.model.get("num_hidden_layers"), run.model.get("hidden_size")
+        facts.append(f"BERT of {layers} layers × {hidden}")
+    facts.append(escape(" ".join(str(run.config[key]) for key in ("task", "objective") if run.config.get(key))))
+    if run.last_time:
+        facts.append(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.last_time)))
+    return f'<header><h1>{escape(run.name)}</h1><p class="quiet">{" · ".join(filter(None, facts))}</p></header>'
+
+
+def headline(run: Run, model: Predictor | None) -> str:
+    """The figures that a reader looks for first."""
+    shown = run.last_evaluation
+    lead = lead_figure(run)
+    cards = [lead] if lead else []
+    for name, value in shown.items():
+        if name in EVALUATION:
+            title, note, write = EVALUATION[name]
+            cards.append(card(title, write(value), note))
+        elif name not in EVALUATION and not name.endswith("_loss"):
+            cards.append(card(name.replace("_", " "), tidy(value)))
+    if run.tokens_per_second:
+        cards.append(card("Speed", short(run.tokens_per_second), "tokens a second, median"))
+    if run.seconds:
+        cards.append(card("Training time", duration(run.seconds), f"{short(run.tokens)} tokens"))
+    if model is not None:
+        cards.append(card("Parameters", short(model.num_parameters)))
+    return f'<dl class="figures">{"".join(cards)}</dl>'
+
+
+def lead_figure(run: Run) -> str:
+    """The loss on held-out text beside what mere frequencies of pieces reach; else the last training loss."""
+    loss, unigram = (run.last_evaluation.get(name) for name in ("mlm_loss", "unigram_loss"))
+    if loss is None:
+        steps, losses = run.curve("loss")
+        note = f"at step {steps[-1]:,}; nothing was evaluated on held-out text" if steps else ""
+        return card("Training loss", f"{losses[-1]:.3f}", note, lead=True) if steps else ""
+    if not unigram:
+        return card("Held-out masked-LM loss", f"{loss:.3f}", "nats", lead=True)
+    share = 1 - loss / unigram
+    side = "below" if share >= 0 else "above"
+    note = f"nats, {abs(share):.1%} {side} the unigram baseline of {unigram:.3f}"
+    scale = f'<div class="scale"><i style="width:{min(loss / unigram, 1):.2%}"></i></div>'
+    return card("Held-out masked-LM loss", f"{loss:.3f}", note, lead=True, more=scale)
+
+
+def card(title: str, value: str, note: str = "", *, lead: bool = False, more: str = "") -> str:
+    kind = ' class="lead"' if lead else ""
+    small = f"<small>{escape(note)}</small>" if note else ""
+    return f"<div{kind}><dt>{escape(title)}</dt><dd>{escape(value)}{small}</dd>{more}</div>"
+
+
+def charts(run: Run) -> Iterator[str]:
+    """The plots that the run has figures for."""
+
+    def chart(title: str, lines: Sequence[tuple[str, str]], write: Callable[[float], str], **options: Any) -> str:
+        drawn = [
+            Series(label, *run.curve(name), kind="held" if name.startswith("eval/") else "train", marked="/" in name)
+            for label, name in lines
+        ]
+        return line_chart(title, drawn, write=write, changes=run.changes_of_shape, **options)
+
+    def both(name: str) -> list[tuple[str, str]]:
+        return [("training", name), ("held out", f"eval/{name}")]
+
+    from_zero, unigram = {"limits": (0.0, None)}, run.last_evaluation.get("unigram_loss")
+    baseline = [Level("unigram baseline", unigram)] if unigram else []
+    chance = [Level("chance", 0.5)]
+    if not run.curve("mlm_loss")[0]:
+        yield chart("Loss", both("loss"), "{:.3f}".format)
+    yield chart("Masked-LM loss (nats)", both("mlm_loss"), "{:.3f}".format, levels=baseline)
+    yield chart("Masked-LM accuracy", both("mlm_accuracy"), "{:.1%}".format, tick=percent, **from_zero)
+    yield chart("Next-sentence accuracy", both("nsp_accuracy"), "{:.1%}".format, tick=percent, levels=chance)
+    yield chart("Learning rate", [("now", "learning_rate")], "{:.1e}".format, **from_zero)
+    yield chart("Speed (tokens a second)", [("now", "tokens_per_second")], "{:,.0f}".format, **from_zero)
+    yield chart("Time spent waiting for data", [("now", "data_wait")], "{:.1%}".format, tick=percent, **from_zero)
+
+
+def predictions(run: Run, model: Predictor | None, given: Sequence[Sample]) -> str:
+    """Masked sentences with the likeliest fillings."""
+    if model is None or "mlm_head" not in model.params:
+        return ""
+    held_out: list[Sample] = []
+    if run.corpus:
+        try:
+            held_out = held_out_samples(run.config["corpus"], model.tokenizer)
+        except (OSError, ValueError):  # a corpus that is moved or changed: the report does without
+            held_out = []
+    samples = [*given, *held_out] or list(GENERAL)
+    fillings = model.fill_mask([sample.text for sample in samples], top_k=min(RANKED, model.config.vocab_size // 2))
+    shown = "".join(prediction(*pair, model) for pair in zip(samples, fillings, strict=True))
+    about = '<p class="quiet">The likeliest pieces for each mask, by the newest checkpoint. {}</p>'.format(
+        "Sentences with an answer are from documents that the run never trained on." if held_out else ""
+    )
+    return section("What it says", f'{about}<div class="samples">{shown}</div>')
+
+
+def prediction(sample: Sample, fillings: Sequence[Sequence[tuple[str, float]]], model: Predictor) -> str:
+    """One sentence, its masks marked, and for each mask the top pieces with bars."""
+    names = [name for name, i in model.tokenizer._special_names().items() if i == model.tokenizer.mask_id]
+    text = escape(sample.text)
+    for name in names:
+        text = text.replace(escape(name), "<mark>?</mark>")
+    lists = []
+    for filling in fillings:
+        rows = []
+        for piece, share in filling[:SHOWN]:
+            kind = ' class="right"' if piece == sample.answer else ""
+            rows.append(
+                f'<li><span{kind}>{escape(piece)}</span><i style="width:{share:.1%}"></i><span>{share:.1%}</span></li>'
+            )
+        lists.append(f'<ol class="fillings">{"".join(rows)}</ol>')
+    answer = ""
+    if sample.answer is not None:
+        ranks = [rank for rank, (piece, _) in enumerate(fillings[0], 1) if piece == sample.answer]
+        rank = f"rank {ranks[0]}" if ranks else f"not among the first {len(fillings[0])}"
+        answer = f'<p class="answer">The word was <b>{escape(sample.answer)}</b>: {rank}.</p>'
+    return f'<div class="card"><p class="sentence">{text}</p>{"".join(lists)}{answer}</div>'
+
+
+def data_card(run: Run) -> str:
+    """What the run learned from, as the corpus itself records it."""
+    splits = run.corpus.get("splits")
+    if not isinstance(splits, dict):
+        where = run.config.get("corpus") or run.config.get("data_dir")
+        note = f"The data is not at hand any more: <code>{escape(str(where))}</code>" if where else ""
+        return section("What it learned from", f'<p class="quiet">{note}</p>') if note else ""
+    names = ("documents", "sentences", "tokens")
+    head = "".join(f'<th class="number">{name}</th>' for name in (*names, "[UNK]"))
+    rows = []
+    for split, counts in splits.items():
+        cells = [f"{counts.get(name, 0):,}" for name in names]
+        cells.append(f"{counts.get('unknown_tokens', 0) / max(counts.get('tokens', 0), 1):.2%}")
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        rows.append(f"<tr><th>{escape(split.replace('_', ' '))}</th>{numbers}</tr>")
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return section("What it learned from", f'<div class="card">{table}{corpus_facts(run.corpus)}</div>')
+
+
+def corpus_facts(corpus: dict[str, Any]) -> str:
+    """Vocabulary, size, repetitions and warnings of a corpus, as far as it records them."""
+    tokenizer, facts = corpus.get("tokenizer") or {}, []
+    if tokenizer.get("vocab_size"):
+        case = "uncased" if tokenizer.get("lowercase") else "cased"
+        facts.append(f"{tokenizer['vocab_size']:,} pieces ({case} {tokenizer.get('kind', '')})")
+    if corpus.get("text_bytes"):
+        facts.append(f"{corpus['text_bytes'] / 1e6:,.1f} MB of text")
+    for name in ("documents", "sentences"):
+        share = (corpus.get(f"duplicate_{name}") or {}).get("share")
+        if share is not None:
+            facts.append(f"{share:.1%} of the {name} repeat another")
+    text = f'<p class="answer">{escape("; ".join(facts))}.</p>' if facts else ""
+    return text + "".join(f'<p class="answer">{escape(str(one))}</p>' for one in corpus.get("warnings") or ())
+
+
+def details(title: str, values: dict[str, Any]) -> str:
+    """A folded table of all leaves."""
+    if not values:
+        return ""
+    rows = "".join(
+        f'<tr><th class="name">{escape(name)}</th><td><code>{escape(value)}</code></td></tr>'
+        for name, value in leaves(values)
+    )
+    return f"<details><summary>{escape(title)}</summary><table><tbody>{rows}</tbody></table></details>"
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, value as text) of every leaf of nested dicts and lists."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}.{index}")
+    else:
+        yield path, value if isinstance(value, str) else repr(value)
+
+
+def section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def percent(share: float) -> str:
+    """As a label on an axis."""
+    return f"{100 * share:g}%"
+
+
+def tidy(value: float) -> str:
+    """A figure of which nothing is known: four digits."""
+    return f"{value:.4g}"
+
+
+def short(count: float) -> str:
+    """4,380 or 12.3k, 4.4M, 3.3G."""
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if count >= size:
+            return f"{count / min(size, 1e3 if suffix == 'k' else size):.1f}{suffix}"
+    return f"{count:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """45 s, 4 min 10 s, 3 h 20 min, 4 d 2 h."""
+    for unit, name, below, below_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= unit:
+            return f"{int(seconds // unit)} {name} {int(seconds % unit // below)} {below_name}"
+    return f"{seconds:.0f} s"
+
+
+# Figure of an evaluation -> (title, note, as text); what is not here is shown by its own name.
+EVALUATION: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    "perplexity": ("Perplexity", "of masked pieces, held out", "{:,.1f}".format),
+    "mlm_accuracy": ("Masked-LM accuracy", "held out", "{:.1%}".format),
+    "nsp_accuracy": ("Next-sentence accuracy", "held out, chance 50%", "{:.1%}".format),
+}

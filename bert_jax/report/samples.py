@@ -1,0 +1,85 @@
+"""Masked sentences whose missing word is known, taken from the documents that the run never trained on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Integer
+
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.tokenizer import Tokenizer
+
+SHORTEST, LONGEST = 8, 28
+CANDIDATES = 400
+WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_ -~]+")  # a word of letters; other scripts' words may be shorter
+
+
+class Sample(NamedTuple):
+    """A text with one [MASK] or more, and the word that stood there, if known."""
+
+    text: str
+    answer: str | None = None
+
+
+# For a run whose corpus is not at hand.
+GENERAL = (
+    Sample("The capital of France is [MASK]."),
+    Sample("She opened the [MASK] and walked into the room."),
+    Sample("He was born in the [MASK] of the nineteenth century."),
+    Sample("It was a dark and [MASK] night."),
+    Sample("The children went to [MASK] in the morning."),
+)
+
+
+def held_out_samples(corpus: str | Path, tokenizer: Tokenizer, count: int = 5, seed: int = 0) -> list[Sample]:
+    """Up to ``count`` sentences of the corpus's held-out documents, one whole word of each masked.
+
+    Raises:
+        OSError, ValueError: no finished corpus there, or one without held-out split.
+    """
+    text = Corpus.open(corpus, "held_out")
+    known = Corpus.open(corpus).unigrams
+    random = np.random.default_rng(seed)
+    starts = tokenizer.word_starts()
+    found: dict[int, Sample] = {}  # at most one a document
+    for index in random.permutation(text.num_sentences)[:CANDIDATES].tolist():
+        document = int(np.searchsorted(text.documents, index, side="right"))
+        if document in found:
+            continue
+        ids = text.tokens[text.sentences[index] : text.sentences[index + 1]]
+        if not SHORTEST <= len(ids) <= LONGEST or tokenizer.unk_id in ids:
+            continue
+        words = list(maskable(ids, starts, known, tokenizer))
+        if len(words) >= 3:
+            column = words[int(random.integers(len(words)))]
+            found[document] = masked(ids, column, tokenizer)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def maskable(
+    ids: Integer[np.ndarray, "t"], starts: Bool[np.ndarray, "v"], known: Int[np.ndarray, "v"], tokenizer: Tokenizer
+) -> Iterator[int]:
+    """Columns of words that are one piece, of letters, and not rare in training."""
+    for column, piece in enumerate(ids.tolist()):
+        whole = starts[piece] and (column + 1 == len(ids) or starts[ids[column + 1]])
+        if whole and known[piece] >= 20 and WORD.fullmatch(tokenizer.decode([piece])):
+            yield column
+
+
+def masked(ids: Integer[np.ndarray, "t"], column: int, tokenizer: Tokenizer) -> Sample:
+    """The sentence as text with [MASK] in place of the piece at ``column``."""
+    before, after = tokenizer.decode(ids[:column].tolist()), tokenizer.decode(ids[column + 1 :].tolist())
+    return Sample(closed_up(f"{before} [MASK] {after}".strip()), tokenizer.pieces[int(ids[column])])
+
+
+def closed_up(text: str) -> str:
+    """Without the spaces around punctuation that WordPiece's text has; it is cut into the same pieces."""
+    text = re.sub(r" ([,.;:!?)\]}])(?=[ ,.;:!?)\]}]|$)", r"\1", text)
+    text = re.sub(r"(^| )([(\[{]) (?!MASK\])", r"\1\2", text)
+    return re.sub(r"(\w) ' (s|t|re|ve|ll|d|m)\b", r"\1'\2", text)

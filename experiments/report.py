@@ -1,0 +1,22 @@
+"""Writes a run's report.html: python -m experiments.report --workdir runs/tiny [--sentence 'A [MASK] day.' ...]"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from experiments.program import run_program
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run, finished or not")
+_SENTENCES = flags.DEFINE_multi_string("sentence", [], "a sentence with [MASK] to show; may be given several times")
+flags.mark_flags_as_required(["workdir"])
+
+
+def main() -> None:
+    """Prints where the page is."""
+    from bert_jax.report import write_report
+
+    print(f"report: {write_report(_WORKDIR.value, _SENTENCES.value).resolve()}")
+
+
+if __name__ == "__main__":
+    run_program(main)
