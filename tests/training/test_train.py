@@ -61,7 +61,14 @@ def test_writes_what_its_readers_need(tiny_corpus: Path, tmp_path: Path) -> None
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
     assert [line["step"] for line in lines if "eval/mlm_loss" in line] == [10, 20]
     training = next(line for line in lines if "loss" in line)
-    assert {"learning_rate", "tokens_per_second", "mlm_loss", "nsp_loss", "data_wait", "compilations"} <= training.keys()
+    assert {
+        "learning_rate",
+        "tokens_per_second",
+        "mlm_loss",
+        "nsp_loss",
+        "data_wait",
+        "compilations",
+    } <= training.keys()
     assert training["loss"] == pytest.approx(training["mlm_loss"] + training["nsp_loss"])
     evaluation = next(line for line in lines if "eval/mlm_loss" in line)
     assert {"eval/unigram_loss", "eval/nsp_accuracy", "eval/perplexity"} <= evaluation.keys()
@@ -128,7 +135,9 @@ def test_phases_with_their_own_rate(tiny_corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("objective", ["mlm", "mlm_sop", "ltr", "rtl"])
 def test_every_objective_learns(objective: str, tiny_corpus: Path, tmp_path: Path) -> None:
     result = train(
-        config(tiny_corpus, objective=objective, train_steps=150, optimizer={"learning_rate": 5e-3}, eval_every_steps=150),
+        config(
+            tiny_corpus, objective=objective, train_steps=150, optimizer={"learning_rate": 5e-3}, eval_every_steps=150
+        ),
         tmp_path,
     )
     assert result["mlm_loss"] < 0.8 * result["unigram_loss"]
