@@ -1,10 +1,12 @@
 """Scaled dot-product attention inside packed sequences: one function of (query, key, value, sequence ids)."""
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bert_jax.model.config import AttentionDirection, AttentionImplementation
 from bert_jax.model.dropout import dropout
 
 
@@ -14,23 +16,22 @@ def attention(
     value: Float[Array, "r s n h"],
     sequence_ids: Int[Array, "r s"] | None = None,
     *,
-    direction: AttentionDirection = "bidirectional",
+    direction: str = "bidirectional",
     dropout_rate: float = 0.0,
     dropout_key: PRNGKeyArray | None = None,
-    implementation: AttentionImplementation = "xla",
+    implementation: str = "xla",
 ) -> Float[Array, "r t n h"]:
     """softmax(query keyᵀ / √h) value, each token attending to the tokens of its own sequence id only.
 
-    Padding has sequence id 0 and attends to padding: finite, and used by nobody. `sequence_ids` None means that every
-    row is one sequence without padding. `direction` adds the causal mask. Dropout acts on the probabilities.
+    Padding has sequence id 0 and attends to padding: finite, and used by nobody. `sequence_ids` None means
+    that every row is one sequence without padding. `direction` adds the causal mask. Dropout acts on the
+    probabilities.
     """
     mask = attention_mask(sequence_ids, query.shape[1], direction)
-    return _einsum_attention(query, key, value, mask, dropout_rate, dropout_key)
+    return _einsum_attention(query, key, value, mask, dropout_key, dropout_rate)
 
 
-def attention_mask(
-    sequence_ids: Int[Array, "r t"] | None, length: int, direction: AttentionDirection
-) -> Bool[Array, "#r t t"] | None:
+def attention_mask(sequence_ids: Int[Array, "r t"] | None, length: int, direction: str) -> Bool[Array, "#r t t"] | None:
     """True where a query (second axis) may attend to a key (third axis); None where all may."""
     mask = None if sequence_ids is None else sequence_ids[:, :, None] == sequence_ids[:, None, :]
     if direction == "bidirectional":
@@ -41,18 +42,48 @@ def attention_mask(
     return causal if mask is None else mask & causal
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(5,))
 def _einsum_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None,
-    dropout_rate: float,
-    dropout_key: PRNGKeyArray | None,
+    query: Array, key: Array, value: Array, mask: Array | None, dropout_key: PRNGKeyArray | None, rate: float
 ) -> Array:
-    scores = jnp.einsum(
-        "rtnh,rsnh->rnts", query * (query.shape[-1] ** -0.5), key, preferred_element_type=jnp.float32
-    )
+    """The reference: plain einsums, float32 softmax, dropout on the probabilities.
+
+    Its derivative is written out so that only the scores are kept for the backward pass; probabilities and dropout
+    mask are computed again there, and the softmax's row sums come from the output, as in FlashAttention (Dao et al.
+    2022, appendix B.2).
+    """
+    return _einsum_attention_forward(query, key, value, mask, dropout_key, rate)[0]
+
+
+def _einsum_attention_forward(
+    query: Array, key: Array, value: Array, mask: Array | None, dropout_key: PRNGKeyArray | None, rate: float
+) -> tuple[Array, tuple[Any, ...]]:
+    scale = query.shape[-1] ** -0.5
+    scores = jnp.einsum("rtnh,rsnh->rnts", query * scale, key, preferred_element_type=jnp.float32)
     if mask is not None:
         scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
-    probabilities = dropout(jax.nn.softmax(scores, axis=-1), dropout_rate, dropout_key)
-    return jnp.einsum("rnts,rsnh->rtnh", probabilities.astype(value.dtype), value)
+    maximum = scores.max(-1, keepdims=True)
+    inverse = 1.0 / jnp.exp(scores - maximum).sum(-1, keepdims=True)
+    probabilities = dropout(jnp.exp(scores - maximum) * inverse, rate, dropout_key)
+    output = jnp.einsum("rnts,rsnh->rtnh", probabilities.astype(value.dtype), value)
+    return output, (query, key, value, dropout_key, scores, maximum, inverse, output)
+
+
+def _einsum_attention_backward(
+    rate: float, residuals: tuple[Any, ...], gradient: Array
+) -> tuple[Array, Array, Array, None, None]:
+    query, key, value, dropout_key, scores, maximum, inverse, output = residuals
+    scale = query.shape[-1] ** -0.5
+    probabilities = jnp.exp(scores - maximum) * inverse
+    dropped = dropout(probabilities, rate, dropout_key).astype(value.dtype)
+    d_value = jnp.einsum("rnts,rtnh->rsnh", dropped, gradient)
+    d_dropped = jnp.einsum("rtnh,rsnh->rnts", gradient, value, preferred_element_type=jnp.float32)
+    row_sums = jnp.einsum("rtnh,rtnh->rnt", gradient, output, preferred_element_type=jnp.float32)
+    d_scores = probabilities * (dropout(d_dropped, rate, dropout_key) - row_sums[..., None])
+    d_scores = d_scores.astype(query.dtype)
+    d_query = jnp.einsum("rnts,rsnh->rtnh", d_scores, key * scale)
+    d_key = jnp.einsum("rnts,rtnh->rsnh", d_scores, query * scale)
+    return d_query, d_key, d_value, None, None
+
+
+_einsum_attention.defvjp(_einsum_attention_forward, _einsum_attention_backward)

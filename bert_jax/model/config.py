@@ -4,12 +4,12 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-Activation = Literal["gelu", "gelu_new", "gelu_tanh", "gelu_pytorch_tanh", "relu"]
-AttentionDirection = Literal["bidirectional", "left_to_right", "right_to_left"]
-AttentionImplementation = Literal["xla", "auto"]
-ComputeDtype = Literal["float32", "bfloat16"]
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_tanh", "gelu_pytorch_tanh", "relu")
+ATTENTION_DIRECTIONS = ("bidirectional", "left_to_right", "right_to_left")
+ATTENTION_IMPLEMENTATIONS = ("xla", "auto")
+COMPUTE_DTYPES = ("float32", "bfloat16")
 
 # Tables sharded over the vocabulary need a row count that every mesh divides, and matrix units like 128.
 VOCAB_MULTIPLE = 128
@@ -19,12 +19,12 @@ VOCAB_MULTIPLE = 128
 class BertConfig:
     """Sizes and numerics of a BERT encoder. The defaults are BERT-BASE, uncased English vocabulary.
 
-    Fields up to `layer_norm_eps` are BERT's own (Devlin et al. 2019, sections 3 and A.2); those below are ours:
-    `attention_direction` (what a token may attend to; "left_to_right" is the paper's LTR ablation), `dtype` (of the
-    computation; parameters, statistics, softmax and loss are always float32), `scan_layers` (compile one layer and
-    loop over it), `remat` (recompute a layer's activations in the backward pass), `attention_implementation`
-    ("xla" is the reference, "auto" takes a fused kernel where there is one).
-    None of ours changes the parameter tree.
+    Fields up to `layer_norm_eps` are BERT's own (Devlin et al. 2019, sections 3 and A.2); those below are
+    ours: `attention_direction` (what a token may attend to; "left_to_right" is the paper's LTR ablation),
+    `dtype` (of the computation; parameters, statistics, softmax and loss are always float32), `scan_layers`
+    (compile one layer and loop over it), `remat` (recompute a layer's activations in the backward pass),
+    `attention_implementation` ("xla" is the reference, "auto" takes a fused kernel where there is one). None
+    of ours changes the parameter tree.
 
     Raises ValueError for sizes that cannot work together.
     """
@@ -34,18 +34,18 @@ class BertConfig:
     num_hidden_layers: int = 12
     num_attention_heads: int = 12
     intermediate_size: int = 3072
-    hidden_act: Activation = "gelu"
+    hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
-    attention_direction: AttentionDirection = "bidirectional"
-    dtype: ComputeDtype = "float32"
+    attention_direction: str = "bidirectional"
+    dtype: str = "float32"
     scan_layers: bool = False
     remat: bool = False
-    attention_implementation: AttentionImplementation = "xla"
+    attention_implementation: str = "xla"
 
     def __post_init__(self) -> None:
         for name in _POSITIVE_INTEGERS:
@@ -88,20 +88,16 @@ class BertConfig:
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """From a mapping with our keys, Google's or Hugging Face's.
 
-        Keys that are not about the encoder's mathematics are passed over (unknown ones with a logged warning).
-        Raises ValueError for a key whose value asks for a model that this one is not.
+        Keys that are not about the encoder's mathematics are passed over (unknown ones with a logged
+        warning). Raises ValueError for a key whose value asks for a model that this one is not.
         """
         for key, accepted in _ONLY_ACCEPTED.items():
             if key in values and values[key] not in accepted:
-                raise ValueError(
-                    f"{key}={values[key]!r} is not supported by this encoder; it must be {accepted[0]!r}"
-                )
+                raise ValueError(f"{key}={values[key]!r} is not supported by this encoder; it must be {accepted[0]!r}")
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(values.keys() - known - _HARMLESS_KEYS - _ONLY_ACCEPTED.keys())
         if unknown:
-            logging.getLogger(__name__).warning(
-                "model config: keys without effect here: %s", ", ".join(unknown)
-            )
+            logging.getLogger(__name__).warning("model config: keys without effect here: %s", ", ".join(unknown))
         return cls(**{key: value for key, value in values.items() if key in known})
 
     @classmethod
@@ -132,12 +128,10 @@ class BertConfig:
 def released_sizes() -> dict[str, BertConfig]:
     """Name -> config: BASE, LARGE, the rows of the paper's Table 6, and the 24 small ones of Turc et al. 2019.
 
-    The small ones are "L{layers}_H{hidden}" with hidden / 64 heads, five of them also under their nickname; Table 6's
-    rows are "L{layers}_H{hidden}_A{heads}".
+    The small ones are "L{layers}_H{hidden}" with hidden / 64 heads, five of them also under their nickname;
+    Table 6's rows are "L{layers}_H{hidden}_A{heads}".
     """
-    sizes = {
-        f"L{layers}_H{hidden}": _sized(layers, hidden) for layers in _SMALL_LAYERS for hidden in _SMALL_HIDDEN
-    }
+    sizes = {f"L{layers}_H{hidden}": _sized(layers, hidden) for layers in _SMALL_LAYERS for hidden in _SMALL_HIDDEN}
     for layers, hidden, heads in _TABLE_6:
         sizes[f"L{layers}_H{hidden}_A{heads}"] = _sized(layers, hidden, heads)
     nicknames = {name: sizes[f"L{layers}_H{hidden}"] for name, (layers, hidden) in _NICKNAMES.items()}
@@ -168,10 +162,10 @@ _POSITIVE_INTEGERS = (
     "type_vocab_size",
 )
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "hidden_act": get_args(Activation),
-    "attention_direction": get_args(AttentionDirection),
-    "dtype": get_args(ComputeDtype),
-    "attention_implementation": get_args(AttentionImplementation),
+    "hidden_act": ACTIVATIONS,
+    "attention_direction": ATTENTION_DIRECTIONS,
+    "dtype": COMPUTE_DTYPES,
+    "attention_implementation": ATTENTION_IMPLEMENTATIONS,
 }
 # Keys of other writers that change the mathematics unless they hold one of these values.
 _ONLY_ACCEPTED: dict[str, tuple[Any, ...]] = {
@@ -183,10 +177,14 @@ _ONLY_ACCEPTED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True, None),
     "chunk_size_feed_forward": (0, None),
 }
-_HARMLESS_KEYS = frozenset(
-    "_name_or_path _attn_implementation_autoset architectures attn_implementation bos_token_id classifier_dropout "
-    "directionality do_lower_case eos_token_id finetuning_task gradient_checkpointing id2label label2id language "
-    "name num_labels output_attentions output_hidden_states output_past pad_token_id pooler_fc_size "
-    "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type problem_type return_dict "
-    "sep_token_id task_specific_params torch_dtype transformers_version use_cache vocab_file".split()
-)
+# fmt: off
+_HARMLESS_KEYS = frozenset((
+    "_name_or_path", "_attn_implementation_autoset", "architectures", "attn_implementation",
+    "bos_token_id", "classifier_dropout", "directionality", "do_lower_case", "eos_token_id",
+    "finetuning_task", "gradient_checkpointing", "id2label", "label2id", "language", "name", "num_labels",
+    "output_attentions", "output_hidden_states", "output_past", "pad_token_id", "pooler_fc_size",
+    "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
+    "problem_type", "return_dict", "sep_token_id", "task_specific_params", "torch_dtype",
+    "transformers_version", "use_cache", "vocab_file",
+))
+# fmt: on

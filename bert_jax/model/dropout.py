@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 def dropout(x: Float[Array, "r *rest"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "r *rest"]:
     """Sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate).
 
-    `key` None, or rate 0, returns `x` itself. The kept elements are a pure function of (key, row, element), so they
-    do not depend on the mesh, nor on whether layers are scanned, unrolled or rematerialised.
+    `key` None, or rate 0, returns `x` itself. The kept elements are a pure function of (key, row, element),
+    so they do not depend on the mesh, nor on whether layers are scanned, unrolled or rematerialised.
     """
     if key is None or rate == 0.0:
         return x
@@ -27,10 +27,10 @@ def keep_mask(key: PRNGKeyArray, shape: tuple[int, ...], rate: float) -> Array:
 def random_bits(key: PRNGKeyArray, shape: tuple[int, ...]) -> UInt32[Array, "..."]:
     """32 hashed bits per element: two multiply-xorshift rounds over the element's index, keyed per row.
 
-    Deviation, ours: a counter-based integer hash in place of the threefry generator. It is not cryptographic, but
-    passes the tests that dropout needs (rate, independence between neighbours, rows, layers and steps), costs a few
-    integer operations an element, and XLA fuses it into the consumer. The mixer's constants are the low-bias ones
-    of Wellons' "hash prospector" (public domain).
+    Deviation, ours: a counter-based integer hash in place of the threefry generator. It is not cryptographic,
+    but passes the tests that dropout needs (rate, independence between neighbours, rows, layers and steps),
+    costs a few integer operations an element, and XLA fuses it into the consumer. The mixer's constants are
+    the low-bias ones of Wellons' "hash prospector" (public domain).
     """
     words = jax.random.key_data(key).astype(jnp.uint32).reshape(-1)
     rows = shape[0] if shape else 1

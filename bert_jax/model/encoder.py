@@ -39,11 +39,10 @@ class Encoder(nn.Module):
                 outputs.append(x)
             return x, tuple(outputs)
 
-        # A layer's `apply` is a pure function, so one definition serves the loop, the scan and rematerialisation.
+        # A layer's `apply` is a pure function, so one definition serves the loop, the scan and
+        # rematerialisation.
         def layer(params: Any, x: Array, key: PRNGKeyArray | None) -> Array:
-            return EncoderLayer(config, parent=None).apply(
-                {"params": params}, x, sequence_ids, dropout_key=key
-            )
+            return EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, dropout_key=key)
 
         if config.remat:
             layer = jax.checkpoint(layer, prevent_cse=not config.scan_layers)
@@ -90,8 +89,7 @@ class SelfAttention(nn.Module):
         config = self.config
         heads = (*x.shape[:2], config.num_attention_heads, config.head_size)
         query, key, value = (
-            Dense(config, config.hidden_size, name=name)(x).reshape(heads)
-            for name in ("query", "key", "value")
+            Dense(config, config.hidden_size, name=name)(x).reshape(heads) for name in ("query", "key", "value")
         )
         keys = [None, None] if dropout_key is None else [jax.random.fold_in(dropout_key, i) for i in range(2)]
         context = attention(
@@ -115,9 +113,7 @@ class FeedForward(nn.Module):
     config: BertConfig
 
     @nn.compact
-    def __call__(
-        self, x: Float[Array, "r t d"], *, dropout_key: PRNGKeyArray | None = None
-    ) -> Float[Array, "r t d"]:
+    def __call__(self, x: Float[Array, "r t d"], *, dropout_key: PRNGKeyArray | None = None) -> Float[Array, "r t d"]:
         config = self.config
         inner = activation(Dense(config, config.intermediate_size, name="intermediate")(x), config.hidden_act)
         output = dropout(

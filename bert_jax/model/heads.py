@@ -7,7 +7,8 @@ from jaxtyping import Array, Float, Int
 from bert_jax.model.config import BertConfig
 from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype
 
-# Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient too.
+# Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient
+# too.
 MASKED_LOGIT = -1e9
 
 
@@ -25,9 +26,7 @@ class Pooler(nn.Module):
         self.dense = Dense(self.config, self.config.hidden_size)
         nn.share_scope(self, self.dense)  # pooler/kernel, not pooler/dense/kernel
 
-    def __call__(
-        self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"]
-    ) -> Float[Array, "r m d"]:
+    def __call__(self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"]) -> Float[Array, "r m d"]:
         return jnp.tanh(self.dense(gather_columns(hidden, example_columns)))
 
 

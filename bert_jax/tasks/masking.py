@@ -1,32 +1,32 @@
 """Masking for the masked language model, on the device: a pure function of (key, ids, word starts)."""
 
 import dataclasses
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-MaskingStrategy = Literal["token", "whole_word", "ngram"]
+STRATEGIES = ("token", "whole_word", "ngram")
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig:
     """Which tokens are predicted, and what stands in their place (paper: section 3.1, A.1 and C.2, Table 8).
 
-    `rate` of a row's tokens are predicted, at most `max_predictions`; of those a share `mask` becomes [MASK], `same`
-    stays, `random` becomes a random token. `strategy`: "token" (the paper), "whole_word" (all pieces of a word or
-    none: the original repository's later option), "ngram" (ALBERT: runs of up to `max_ngram` whole words, n with
-    probability proportional to 1 / n).
-    Raises ValueError for shares that do not add up to 1.
+    `rate` of a row's tokens are predicted, at most `max_predictions`; of those a share `mask` becomes [MASK],
+    `same` stays, `random` becomes a random token. `strategy`: "token" (the paper), "whole_word" (all pieces
+    of a word or none: the original repository's later option), "ngram" (ALBERT: runs of up to `max_ngram`
+    whole words, n with probability proportional to 1 / n). Raises ValueError for shares that do not add up to
+    1.
     """
 
     rate: float = 0.15
     mask: float = 0.8
     same: float = 0.1
     random: float = 0.1
-    strategy: MaskingStrategy = "token"
+    strategy: str = "token"
     max_predictions: int = 20
     max_ngram: int = 3
 
@@ -35,13 +35,9 @@ class MaskingConfig:
             raise ValueError(f"masking rate={self.rate!r} must be above 0 and at most 1 (the paper: 0.15)")
         shares = (self.mask, self.same, self.random)
         if min(shares) < 0.0 or abs(sum(shares) - 1.0) > 1e-6:
-            raise ValueError(
-                f"masking shares mask, same, random = {shares} must be at least 0 and add up to 1"
-            )
-        if self.strategy not in get_args(MaskingStrategy):
-            raise ValueError(
-                f"masking strategy={self.strategy!r} is not one of {', '.join(get_args(MaskingStrategy))}"
-            )
+            raise ValueError(f"masking shares mask, same, random = {shares} must be at least 0 and add up to 1")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"masking strategy={self.strategy!r} is not one of {', '.join(STRATEGIES)}")
         if self.max_predictions < 1 or self.max_ngram < 1:
             raise ValueError(
                 f"max_predictions={self.max_predictions} and max_ngram={self.max_ngram} must be at least 1"
@@ -70,11 +66,11 @@ def mask_tokens(
 ) -> Masked:
     """Chooses what to predict and replaces it, with static shapes, inside a compiled step.
 
-    A row of n tokens (specials count, padding = sequence id 0 does not) gets
-    min(max_predictions, max(1, round(n × rate))) predictions, rounded half to even like the original's Python, fewer
-    where there are not that many candidates: padding and `special_ids` never are. The random token is uniform over
-    the whole vocabulary, specials included. `word_starts` [vocab_size] tells the pieces that begin a word; it is
-    not read by the strategy "token". Rows do not influence each other.
+    A row of n tokens (specials count, padding = sequence id 0 does not) gets min(max_predictions, max(1,
+    round(n × rate))) predictions, rounded half to even like the original's Python, fewer where there are not
+    that many candidates: padding and `special_ids` never are. The random token is uniform over the whole
+    vocabulary, specials included. `word_starts` [vocab_size] tells the pieces that begin a word; it is not
+    read by the strategy "token". Rows do not influence each other.
     """
     key_choice, key_action, key_token = jax.random.split(key, 3)
     occupied = sequence_ids > 0
@@ -92,9 +88,7 @@ def mask_tokens(
     random_ids = jax.random.randint(key_token, input_ids.shape, 0, vocab_size, input_ids.dtype)
     kept_or_random = jnp.where(action < config.mask + config.same, input_ids, random_ids)
     replacement = jnp.where(action < config.mask, jnp.asarray(mask_id, input_ids.dtype), kept_or_random)
-    positions, weights = _positions(
-        chosen, min(config.max_predictions, input_ids.shape[1]), config.max_predictions
-    )
+    positions, weights = _positions(chosen, min(config.max_predictions, input_ids.shape[1]), config.max_predictions)
     targets = jnp.take_along_axis(input_ids, positions, axis=1) * weights.astype(input_ids.dtype)
     return Masked(jnp.where(chosen, replacement, input_ids), positions, targets, weights)
 
@@ -105,9 +99,7 @@ def _prediction_counts(length: int, config: MaskingConfig) -> Int[Array, "t1"]:
     return jnp.asarray(np.asarray(counts, np.int32))
 
 
-def _choose_tokens(
-    key: PRNGKeyArray, candidates: Bool[Array, "r t"], budget: Int[Array, "r"]
-) -> Bool[Array, "r t"]:
+def _choose_tokens(key: PRNGKeyArray, candidates: Bool[Array, "r t"], budget: Int[Array, "r"]) -> Bool[Array, "r t"]:
     """The first `budget` candidates of a random order of each row."""
     rank = _random_ranks(key, candidates)
     return candidates & (rank < budget[:, None])
@@ -131,9 +123,10 @@ def _choose_spans(
 ) -> Bool[Array, "r t"]:
     """Runs of 1 … max_words whole words, taken in random order while they fit into the row's budget.
 
-    As the original: a continuation piece belongs to the word before it (to the row's first word if there is none); a
-    word that would exceed the budget is skipped and the next one tried. As ALBERT for longer runs: n is drawn with
-    probability proportional to 1 / n, shortened until it fits, and skipped where it would overlap an earlier run.
+    As the original: a continuation piece belongs to the word before it (to the row's first word if there is
+    none); a word that would exceed the budget is skipped and the next one tried. As ALBERT for longer runs: n
+    is drawn with probability proportional to 1 / n, shortened until it fits, and skipped where it would
+    overlap an earlier run.
     """
     length = candidates.shape[1]
     word = _word_indices(candidates, starts)
