@@ -13,7 +13,6 @@ code moves by a quarter between rounds: read the ratio, with the minima beside i
 from __future__ import annotations
 
 import argparse
-import importlib
 import itertools
 import json
 import os
@@ -58,9 +57,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         figures["corpus"] = benchmark_corpus.measure(args.input, args.vocab, rounds=args.rounds, peer=peer)
         print(_lines("corpus building", figures["corpus"]))
     if "tokenizer" in sections:
-        module = importlib.import_module("experiments.benchmark_tokenizer")
-        figures["tokenizer"] = module.measure(args.input, args.vocab)
-        print(_lines("tokenizer", figures["tokenizer"]))
+        from experiments import benchmark_tokenizer
+
+        figures["tokenizer"] = {
+            path: benchmark_tokenizer.measure(path, args.vocab, lowercase=True) for path in args.input
+        }
+        for path, entry in figures["tokenizer"].items():
+            print(_lines(f"tokenizer on {path}", entry))
     if "input" in sections:
         from experiments import benchmark_input
 
