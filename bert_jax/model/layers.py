@@ -54,7 +54,7 @@ class LayerNorm(nn.Module):
         return normalize(x, scale, bias, self.config.layer_norm_eps)
 
 
-def activation(x: Float[Array, "*shape"], name: str) -> Float[Array, "*batch f"]:
+def activation(x: Float[Array, "*shape"], name: str) -> Float[Array, "*shape"]:
     """The named activation: "gelu" is the exact one (erf); "gelu_new" and its synonyms the tanh approximation."""
     if name == "gelu":
         return gelu(x)
@@ -99,7 +99,7 @@ normalize.defvjp(_normalize_forward, _normalize_backward)
 
 
 @jax.custom_vjp
-def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*batch f"]:
+def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """x Φ(x) with the normal distribution function Φ; the original's activation (Hendrycks & Gimpel 2016)."""
     wide = x.astype(jnp.float32)
     return (wide * _normal_cdf(wide)).astype(x.dtype)
