@@ -52,7 +52,8 @@ def load(directory: str | Path, *, step: int | None = None) -> Predictor:
 class Predictor:
     """A trained model with its tokenizer.
 
-    Attributes: ``config``, ``tokenizer``, ``params`` (the nested dict of arrays), ``name``, ``step``.
+    Attributes: ``config``, ``tokenizer``, ``params`` (the nested dict of arrays), ``name``, ``step``,
+    ``num_offered`` (how many pieces can fill a mask).
     """
 
     def __init__(self, config: BertConfig, tokenizer: Tokenizer, params: Any, *, name: str, step: int) -> None:
@@ -66,7 +67,7 @@ class Predictor:
         longest = config.max_position_embeddings
         self._lengths = (*(length for length in LENGTHS if length < longest), longest)
         offered = offered_pieces(tokenizer, config.padded_vocab_size)
-        self._offered, self._num_offered = jnp.asarray(offered), int(offered.sum())
+        self._offered, self.num_offered = jnp.asarray(offered), int(offered.sum())
         module = BertForPreTraining(config, next_sentence=False)
         self._fill = jax.jit(partial(top_fillings, module), static_argnames="k")
 
@@ -104,8 +105,8 @@ class Predictor:
         """
         if "mlm_head" not in self.params:
             raise ValueError(f"{self.name} has no masked-LM head; load a pre-training run to fill masks")
-        if not 1 <= top_k <= self._num_offered:
-            raise ValueError(f"top_k={top_k} must be between 1 and the {self._num_offered:,} pieces to offer")
+        if not 1 <= top_k <= self.num_offered:
+            raise ValueError(f"top_k={top_k} must be between 1 and the {self.num_offered:,} pieces to offer")
         if isinstance(text, str):
             return self._fill_all([text], top_k)[0]
         return self._fill_all(list(text), top_k)

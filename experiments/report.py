@@ -6,9 +6,8 @@ from absl import flags
 
 from experiments.program import run_program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run, finished or not")
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run, finished or not", required=True)
 _SENTENCES = flags.DEFINE_multi_string("sentence", [], "a sentence with [MASK] to show; may be given several times")
-flags.mark_flags_as_required(["workdir"])
 
 
 def main() -> None:

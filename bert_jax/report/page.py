@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from bert_jax.predict import Predictor, load
+from bert_jax.predict import Filling, Predictor, load
 from bert_jax.report.charts import Level, Series, line_chart
 from bert_jax.report.run import Run, read_run
-from bert_jax.report.samples import GENERAL, Sample, held_out_samples
+from bert_jax.report.samples import GENERAL, Sample, held_out_samples, known
 from bert_jax.report.style import STYLE
 
 FILE = "report.html"
 SHOWN, RANKED = 5, 100
+OBJECTIVES = {
+    "mlm_nsp": "masked LM and next sentence",
+    "mlm_sop": "masked LM and sentence order",
+    "mlm": "masked LM",
+    "ltr": "left-to-right LM",
+    "rtl": "right-to-left LM",
+}
 
 
 def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) -> Path:
@@ -77,7 +85,8 @@ def header(run: Run) -> str:
     if run.model:
         layers, hidden = run.model.get("num_hidden_layers"), run.model.get("hidden_size")
         facts.append(f"BERT of {layers} layers × {hidden}")
-    facts.append(escape(" ".join(str(run.config[key]) for key in ("task", "objective") if run.config.get(key))))
+    objective = run.config.get("objective")
+    facts.append(escape(OBJECTIVES.get(str(objective), objective and str(objective)) or run.task))
     if run.last_time:
         facts.append(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.last_time)))
     return f'<header><h1>{escape(run.name)}</h1><p class="quiet">{" · ".join(filter(None, facts))}</p></header>'
@@ -115,14 +124,15 @@ def lead_figure(run: Run) -> str:
     share = 1 - loss / unigram
     side = "below" if share >= 0 else "above"
     note = f"nats, {abs(share):.1%} {side} the unigram baseline of {unigram:.3f}"
-    scale = f'<div class="scale"><i style="width:{min(loss / unigram, 1):.2%}"></i></div>'
+    bar = f'<span class="bar"><i style="width:{min(loss / unigram, 1):.2%}"></i></span>'
+    scale = f'<div class="scale">{bar}<span>0</span><span>unigram {unigram:.3f}</span></div>'
     return card("Held-out masked-LM loss", f"{loss:.3f}", note, lead=True, more=scale)
 
 
 def card(title: str, value: str, note: str = "", *, lead: bool = False, more: str = "") -> str:
     kind = ' class="lead"' if lead else ""
     small = f"<small>{escape(note)}</small>" if note else ""
-    return f"<div{kind}><dt>{escape(title)}</dt><dd>{escape(value)}{small}</dd>{more}</div>"
+    return f"<div{kind}><dt>{escape(title)}</dt><dd><span>{escape(value)}</span>{small}</dd>{more}</div>"
 
 
 def charts(run: Run) -> Iterator[str]:
@@ -138,6 +148,7 @@ def charts(run: Run) -> Iterator[str]:
     def both(name: str) -> list[tuple[str, str]]:
         return [("training", name), ("held out", f"eval/{name}")]
 
+    waits = run.curve("data_wait")[1]
     from_zero, unigram = {"limits": (0.0, None)}, run.last_evaluation.get("unigram_loss")
     baseline = [Level("unigram baseline", unigram)] if unigram else []
     chance = [Level("chance", 0.5)]
@@ -146,50 +157,51 @@ def charts(run: Run) -> Iterator[str]:
     yield chart("Masked-LM loss (nats)", both("mlm_loss"), "{:.3f}".format, levels=baseline)
     yield chart("Masked-LM accuracy", both("mlm_accuracy"), "{:.1%}".format, tick=percent, **from_zero)
     yield chart("Next-sentence accuracy", both("nsp_accuracy"), "{:.1%}".format, tick=percent, levels=chance)
-    yield chart("Learning rate", [("now", "learning_rate")], "{:.1e}".format, **from_zero)
-    yield chart("Speed (tokens a second)", [("now", "tokens_per_second")], "{:,.0f}".format, **from_zero)
-    yield chart("Time spent waiting for data", [("now", "data_wait")], "{:.1%}".format, tick=percent, **from_zero)
+    yield chart("Learning rate", [("last", "learning_rate")], "{:.2g}".format, **from_zero)
+    yield chart("Speed (tokens a second)", [("last", "tokens_per_second")], "{:,.0f}".format, **from_zero)
+    # Nothing to see below a few per cent.
+    room = {"limits": (0.0, 1.05 * max([0.05, *waits]))}
+    yield chart("Time spent waiting for data", [("last", "data_wait")], "{:.1%}".format, tick=percent, **room)
 
 
 def predictions(run: Run, model: Predictor | None, given: Sequence[Sample]) -> str:
     """Masked sentences with the likeliest fillings."""
     if model is None or "mlm_head" not in model.params:
         return ""
-    held_out: list[Sample] = []
-    if run.corpus:
-        try:
-            held_out = held_out_samples(run.config["corpus"], model.tokenizer)
-        except (OSError, ValueError):  # a corpus that is moved or changed: the report does without
-            held_out = []
-    samples = [*given, *held_out] or list(GENERAL)
-    fillings = model.fill_mask([sample.text for sample in samples], top_k=min(RANKED, model.config.vocab_size // 2))
-    shown = "".join(prediction(*pair, model) for pair in zip(samples, fillings, strict=True))
-    about = '<p class="quiet">The likeliest pieces for each mask, by the newest checkpoint. {}</p>'.format(
-        "Sentences with an answer are from documents that the run never trained on." if held_out else ""
-    )
-    return section("What it says", f'{about}<div class="samples">{shown}</div>')
+    held_out = held_out_samples(run.config.get("corpus"), model.tokenizer, model.config.max_position_embeddings)
+    samples = [*given, *held_out] or [sample for sample in GENERAL if known(sample, model)]
+    if not samples:
+        return ""
+    fillings = model.fill_mask([sample.text for sample in samples], top_k=min(RANKED, model.num_offered))
+    names = {"[MASK]", model.tokenizer.pieces[model.tokenizer.mask_id]}
+    mask = re.compile("|".join(map(re.escape, names)))
+    shown = "".join(prediction(*pair, mask) for pair in zip(samples, fillings, strict=True))
+    about = f"The likeliest pieces for each mask, by the checkpoint of step {model.step:,}."
+    if held_out:
+        about += " Sentences with an answer are from documents that the run never trained on."
+    return section("What it says", f'<p class="quiet">{about}</p><div class="samples">{shown}</div>')
 
 
-def prediction(sample: Sample, fillings: Sequence[Sequence[tuple[str, float]]], model: Predictor) -> str:
+def prediction(sample: Sample, fillings: list[Filling], mask: re.Pattern[str]) -> str:
     """One sentence, its masks marked, and for each mask the top pieces with bars."""
-    names = [name for name, i in model.tokenizer._special_names().items() if i == model.tokenizer.mask_id]
-    text = escape(sample.text)
-    for name in names:
-        text = text.replace(escape(name), "<mark>?</mark>")
-    lists = []
-    for filling in fillings:
+    marks, lists = [], []
+    for number, filling in enumerate(fillings, 1):
+        name = "[MASK]" if len(fillings) == 1 else f"[MASK] {number}"
+        marks.append(f"<mark>{name}</mark>")
         rows = []
         for piece, share in filling[:SHOWN]:
             kind = ' class="right"' if piece == sample.answer else ""
-            rows.append(
-                f'<li><span{kind}>{escape(piece)}</span><i style="width:{share:.1%}"></i><span>{share:.1%}</span></li>'
-            )
-        lists.append(f'<ol class="fillings">{"".join(rows)}</ol>')
+            bar = f'<span class="bar"><i style="width:{share:.1%}"></i></span>'
+            rows.append(f"<li><span{kind}>{escape(piece)}</span>{bar}<span>{share:.1%}</span></li>")
+        caption = f'<p class="answer">{name}</p>' if len(fillings) > 1 else ""
+        lists.append(f'{caption}<ol class="fillings">{"".join(rows)}</ol>')
     answer = ""
     if sample.answer is not None:
         ranks = [rank for rank, (piece, _) in enumerate(fillings[0], 1) if piece == sample.answer]
         rank = f"rank {ranks[0]}" if ranks else f"not among the first {len(fillings[0])}"
         answer = f'<p class="answer">The word was <b>{escape(sample.answer)}</b>: {rank}.</p>'
+    parts = [escape(part) for part in mask.split(sample.text)]
+    text = parts[0] + "".join(mark + part for mark, part in zip(marks, parts[1:], strict=True))
     return f'<div class="card"><p class="sentence">{text}</p>{"".join(lists)}{answer}</div>'
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int, Integer
 
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.predict import Predictor
 
 SHORTEST, LONGEST = 8, 28
 CANDIDATES = 400
@@ -35,40 +36,48 @@ GENERAL = (
 )
 
 
-def held_out_samples(corpus: str | Path, tokenizer: Tokenizer, count: int = 5, seed: int = 0) -> list[Sample]:
+def known(sample: Sample, model: Predictor) -> bool:
+    """Whether the model can read the sentence: short enough, and no piece of it unknown."""
+    ids = model.tokenizer.encode(sample.text, special_tokens=True).ids
+    return len(ids) + 2 <= model.config.max_position_embeddings and model.tokenizer.unk_id not in ids
+
+
+def held_out_samples(
+    corpus: str | Path | None, tokenizer: Tokenizer, most_tokens: int, *, count: int = 5, seed: int = 0
+) -> list[Sample]:
     """Up to ``count`` sentences of the corpus's held-out documents, one whole word of each masked.
 
-    Raises:
-        OSError, ValueError: no finished corpus there, or one without held-out split.
+    None where the corpus is gone, is not the tokenizer's any more, or holds nothing out: a report does without.
     """
-    text = Corpus.open(corpus, "held_out")
-    known = Corpus.open(corpus).unigrams
-    random = np.random.default_rng(seed)
-    starts = tokenizer.word_starts()
+    try:
+        text, counts = Corpus.open(corpus or "", "held_out"), Corpus.open(corpus or "").unigrams
+    except (OSError, ValueError):
+        return []
+    if text.vocab_size != tokenizer.vocab_size:
+        return []
+    random, starts = np.random.default_rng(seed), tokenizer.word_starts()
     found: dict[int, Sample] = {}  # at most one a document
     for index in random.permutation(text.num_sentences)[:CANDIDATES].tolist():
         document = int(np.searchsorted(text.documents, index, side="right"))
-        if document in found:
+        ids = text.tokens[text.sentences[index] : text.sentences[index + 1]].astype(np.int64)
+        fits = SHORTEST <= len(ids) <= min(LONGEST, most_tokens - 4)
+        if document in found or not fits or tokenizer.unk_id in ids:
             continue
-        ids = text.tokens[text.sentences[index] : text.sentences[index + 1]]
-        if not SHORTEST <= len(ids) <= LONGEST or tokenizer.unk_id in ids:
-            continue
-        words = list(maskable(ids, starts, known, tokenizer))
+        words = list(maskable(ids, starts, counts, tokenizer))
         if len(words) >= 3:
-            column = words[int(random.integers(len(words)))]
-            found[document] = masked(ids, column, tokenizer)
+            found[document] = masked(ids, words[int(random.integers(len(words)))], tokenizer)
         if len(found) == count:
             break
     return list(found.values())
 
 
 def maskable(
-    ids: Integer[np.ndarray, "t"], starts: Bool[np.ndarray, "v"], known: Int[np.ndarray, "v"], tokenizer: Tokenizer
+    ids: Integer[np.ndarray, "t"], starts: Bool[np.ndarray, "v"], counts: Int[np.ndarray, "v"], tokenizer: Tokenizer
 ) -> Iterator[int]:
     """Columns of words that are one piece, of letters, and not rare in training."""
     for column, piece in enumerate(ids.tolist()):
         whole = starts[piece] and (column + 1 == len(ids) or starts[ids[column + 1]])
-        if whole and known[piece] >= 20 and WORD.fullmatch(tokenizer.decode([piece])):
+        if whole and counts[piece] >= 20 and WORD.fullmatch(tokenizer.decode([piece])):
             yield column
 
 

@@ -25,17 +25,21 @@ p { margin: 0 0 10px; }
 .quiet { color: var(--quiet); }
 .status { font-weight: 600; color: var(--held); }
 .status.open { color: var(--level); }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 1px;
-  background: var(--rule); border: 1px solid var(--rule); border-radius: 12px; overflow: hidden; margin: 0; }
-.figures div { background: var(--card); padding: 16px 18px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(180px, 1fr)); gap: 1px;
+  background: var(--card); border: 1px solid var(--rule); border-radius: 12px; overflow: hidden; margin: 0; }
+.figures > div { box-shadow: 0 0 0 1px var(--rule); padding: 16px 18px; }
 .figures .lead { grid-column: span 2; grid-row: span 2; display: flex; flex-direction: column; }
 .figures dt { font-size: 14px; color: var(--quiet); }
 .figures dd { margin: 2px 0 0; font-size: 25px; line-height: 1.25; font-weight: 600; letter-spacing: -.01em; }
 .figures .lead dd { font-size: clamp(40px, 7vw, 56px); line-height: 1.1; color: var(--held); }
+.figures dd span { white-space: nowrap; }
 .figures small { display: block; font-size: 13.5px; font-weight: 400; letter-spacing: 0; color: var(--quiet); }
 .figures .lead small { font-size: 15px; margin-top: 6px; color: var(--ink); }
-.scale { position: relative; height: 10px; margin-top: auto; background: var(--bar); border-radius: 5px; }
-.scale i { position: absolute; inset: 0 auto 0 0; background: var(--held); border-radius: 5px; }
+.scale { display: flex; flex-wrap: wrap; justify-content: space-between; margin-top: auto; padding-top: 14px;
+  font-size: 13px; color: var(--quiet); }
+.scale .bar { flex-basis: 100%; height: 10px; }
+.bar { background: var(--bar); border-radius: 3px; } .bar i { display: block; height: 10px; min-width: 1px;
+  background: var(--held); border-radius: 3px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 20px; }
 figure, .card { margin: 0; padding: 18px 20px; background: var(--card); border: 1px solid var(--rule);
   border-radius: 12px; min-width: 0; }
@@ -57,13 +61,13 @@ svg path.change { stroke: var(--quiet); stroke-dasharray: 2 3; }
 svg circle { fill: var(--line); stroke: var(--card); stroke-width: 1; }
 .samples { display: grid; gap: 20px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .sentence { font-size: 17px; margin-bottom: 12px; }
-mark { background: var(--mark); color: inherit; border-radius: 4px; padding: 1px 6px; font-weight: 600; }
-.answer { font-size: 14px; color: var(--quiet); margin: 10px 0 0; }
-.fillings { list-style: none; margin: 0 0 4px; padding: 0; }
+mark { background: var(--mark); color: inherit; border-radius: 4px; padding: 2px 6px;
+  font-size: .82em; font-weight: 600; white-space: nowrap; }
+.answer { font-size: 14px; color: var(--quiet); margin: 10px 0 0; } .answer b { color: var(--ink); }
+.fillings { list-style: none; margin: 0 0 10px; padding: 0; }
 .fillings li { display: grid; grid-template-columns: minmax(7ch, 15ch) 1fr 5.5ch; gap: 12px; align-items: center;
   line-height: 1.7; }
 .fillings .right { color: var(--held); font-weight: 700; }
-.fillings i { display: block; height: 10px; border-radius: 3px; background: var(--held); min-width: 1px; }
 .fillings span:last-child { text-align: right; font-size: 14px; color: var(--quiet); }
 table { border-collapse: collapse; width: 100%; font-size: 15px; }
 th, td { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--rule); vertical-align: top;
@@ -77,7 +81,7 @@ summary { cursor: pointer; padding: 13px 0; font-weight: 600; }
 details[open] { padding-bottom: 14px; }
 code { font: 14px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
 @media (max-width: 520px) {
-  .figures { grid-template-columns: 1fr 1fr; } .figures div { padding: 12px 14px; } .figures dd { font-size: 21px; }
+  .figures { grid-template-columns: 1fr 1fr; } .figures > div { padding: 12px 14px; } .figures dd { font-size: 21px; }
   figure, .card { padding: 14px; } .fillings li { grid-template-columns: 11ch 1fr 5.5ch; gap: 8px; }
 }
 @media print {
