@@ -55,8 +55,8 @@ at every position, as `BertForPreTraining` does.
 {table}
 
 Loss: {results["loss_ratio"]:.4f} of the peer's. Time: the peer takes {results["time_ratio"]:.2f} times as long. For
-comparison, predicting by word frequency alone gives {results["initial"]["unigram_loss"]:.4f} nats. Before the first step
-the two models, computing with the same weights, differ by {difference:.1e} nats.
+comparison, predicting by word frequency alone gives {results["initial"]["unigram_loss"]:.4f} nats. Before the first
+step the two models, computing with the same weights, differ by {difference:.1e} nats.
 
 ![Held-out masked-LM loss by step and by training time]({NAME}.svg)
 
