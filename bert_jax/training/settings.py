@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+from ml_collections import ConfigDict, FrozenConfigDict
 
 from bert_jax.tasks import TASKS, Task
 from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
 from bert_jax.training.sharding import MeshShape
 
 T = TypeVar("T")
+Config = ConfigDict | FrozenConfigDict | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class TrainSettings:
             raise ValueError("give warmup_steps or warmup_ratio, not both")
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[TrainSettings, Task]:
+def read_config(config: Config) -> tuple[TrainSettings, Task]:
     """Splits a config: its own fields to ``TrainSettings``, every other field to the task.
 
     Raises:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from bert_jax.training.evaluate import make_evaluate
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.settings import Phase, TrainSettings, learning_rate_fraction, plan, read_config
+from bert_jax.training.settings import Config, Phase, TrainSettings, learning_rate_fraction, plan, read_config
 from bert_jax.training.sharding import batch_sharding, local_rows, make_mesh, put_batch, state_shardings
 from bert_jax.training.step import TrainState, init_state, train_step
 from bert_jax.training.stop_signals import StopSignals
@@ -27,7 +26,7 @@ from bert_jax.training.workdir import prepare_workdir
 Step = Callable[..., tuple[TrainState, Figures]]
 
 
-def train(config: Mapping[str, Any], workdir: str | Path) -> dict[str, float]:
+def train(config: Config, workdir: str | Path) -> dict[str, float]:
     """Trains to the end of the config's steps and returns the last held-out evaluation.
 
     Where it begins: the newest checkpoint in ``workdir``, else ``config.init_from``, else fresh parameters. A run

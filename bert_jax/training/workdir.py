@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import jax
 
 from bert_jax.tasks.task import Task
-from bert_jax.training.settings import plain
+from bert_jax.training.settings import Config, plain
 
 CONFIG, MODEL_CONFIG, ENVIRONMENT, TOKENIZER = (
     "config.json",
@@ -26,7 +25,7 @@ CONFIG, MODEL_CONFIG, ENVIRONMENT, TOKENIZER = (
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers", "sentencepiece")
 
 
-def prepare_workdir(workdir: str | Path, config: Mapping[str, Any], task: Task) -> None:
+def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     """Writes ``config.json``, ``bert_config.json``, ``environment.json`` and ``tokenizer/``; process 0 only.
 
     A config that differs from the one the workdir began with is named on standard error, field by field, and used.

@@ -171,7 +171,7 @@ def test_keeps_the_last_and_the_best(tiny_corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tiny_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match="steps .* lower optimizer.learning_rate"):
+    with pytest.raises(FloatingPointError, match=r"steps .* lower optimizer.learning_rate"):
         train(config(tiny_corpus, optimizer={"learning_rate": 1e30}, warmup_steps=0), tmp_path)
 
 
@@ -203,5 +203,5 @@ def test_another_model_in_the_workdir_is_refused(tiny_corpus: Path, tmp_path: Pa
     train(config(tiny_corpus, train_steps=1), tmp_path)
     other = config(tiny_corpus, train_steps=1)
     other["model"] = other["model"] | {"hidden_size": 64}
-    with pytest.raises(ValueError, match="model.hidden_size: 32 -> 64"):
+    with pytest.raises(ValueError, match=r"model\.hidden_size: 32 -> 64"):
         train(other, tmp_path)
