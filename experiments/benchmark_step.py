@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -182,8 +182,11 @@ def make_task(config: BertConfig) -> Task:
     )
 
 
-class NoCheckpoints:
-    """In the place of ``Checkpoints``: nothing to go on from."""
+class NoCheckpoints(Checkpoints):
+    """Nothing to go on from, and no directory."""
+
+    def __init__(self) -> None:
+        pass
 
     def restore(self, like: Any) -> None:
         return None
@@ -213,7 +216,7 @@ class OurStep:
         )
         mesh = make_mesh(MeshShape(data=1))
         with jax.set_mesh(mesh):
-            self.state, self.step, _ = begin(settings, (phase,), self.task, mesh, cast(Checkpoints, NoCheckpoints()))
+            self.state, self.step, _ = begin(settings, (phase,), self.task, mesh, NoCheckpoints())
             self.batch = put_batch(synthetic_batch(setting), mesh, setting.batch)
 
     def run(self, count: int = 1) -> list[float]:

@@ -3,13 +3,12 @@
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.settings import plan, read_config
 from bert_jax.training.sharding import MeshShape, make_mesh, put_batch
 from bert_jax.training.train import begin
@@ -45,7 +44,7 @@ def test_exported_batches_are_those_of_the_training_step(tiny_corpus: Path, tmp_
     weights = np.load(tmp_path / "batches/train/masked_weights.npy")
     with jax.set_mesh(mesh):
         phases = plan(settings, task)
-        state, step, _ = begin(settings, phases, task, mesh, cast(Checkpoints, NoCheckpoints()))
+        state, step, _ = begin(settings, phases, task, mesh, NoCheckpoints())
         initial_weights = np.load(tmp_path / "batches/initial.npz")
         word = jax.device_get(state.params["embeddings"]["word"]["embedding"])
         np.testing.assert_array_equal(initial_weights["embeddings/word/embedding"], word)
