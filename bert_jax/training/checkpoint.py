@@ -40,6 +40,9 @@ class Checkpoints:
             Path(workdir).absolute() / DIRECTORY,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=policies.AnyPreservationPolicy([policies.LatestN(keep_last), best]),
+                # The policy decides; without a best_fn the manager would not write the figures it decides by.
+                best_fn=lambda metrics: metrics[self.figure],
+                best_mode=self.mode,
                 cleanup_tmp_directories=True,
                 # The loop decides when to save; the manager only refuses a step that it already has.
                 save_interval_steps=1,
@@ -107,7 +110,7 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
         shapes = manager.item_metadata(step)["params"]
         # Whatever mesh wrote them, they are read whole, onto this process's first device.
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes.tree)
+        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes))
         items = manager.restore(
             step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like), meta=ocp.args.JsonRestore())
         )
@@ -137,5 +140,6 @@ def _reader(workdir: str | Path) -> ocp.CheckpointManager:
     directory = Path(workdir).absolute() / DIRECTORY
     if not directory.is_dir():
         raise FileNotFoundError(f"{workdir} holds no {DIRECTORY}/; give the --workdir of a training run")
-    options = ocp.CheckpointManagerOptions(read_only=True)
-    return ocp.CheckpointManager(directory, options=options, item_names=("params", "training", "meta"))
+    handlers = {"params": ocp.StandardCheckpointHandler(), "meta": ocp.JsonCheckpointHandler()}
+    options = ocp.CheckpointManagerOptions(read_only=True, best_fn=lambda metrics: next(iter(metrics.values())))
+    return ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
