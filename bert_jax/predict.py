@@ -129,8 +129,6 @@ class Predictor:
 
     def _rows(self, index: int, text: str) -> Iterator[Row]:
         """A text as rows; one with more masks than a row answers takes part several times."""
-        if not isinstance(text, str):
-            raise ValueError(f"text {index} is {type(text).__name__} {text!r}; give strings")
         tokenizer = self.tokenizer
         ids = [tokenizer.cls_id, *tokenizer.encode(text, special_tokens=True).ids, tokenizer.sep_id]
         columns = [column for column, i in enumerate(ids) if i == tokenizer.mask_id]
@@ -174,7 +172,8 @@ def top_fillings(
         jnp.zeros((batch["input_ids"].shape[0], 1), jnp.int32),
     )
     probabilities = jax.nn.softmax(logits[0], axis=-1)
-    return jax.lax.top_k(jnp.where(offered, probabilities, -1.0), k)
+    best, ids = jax.lax.top_k(jnp.where(offered, probabilities, -1.0), k)
+    return best, ids
 
 
 def batches(rows: Sequence[Row], lengths: Sequence[int]) -> Iterator[tuple[int, list[Row]]]:

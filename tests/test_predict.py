@@ -127,14 +127,12 @@ def test_a_one_sided_model_is_asked_beside_the_mask(direction: Any, column: int)
         (lambda m: m.fill_mask("[MASK]" + " cat" * 78), "has 81 tokens .* max_position_embeddings is 80"),
         (lambda m: m.fill_mask("[MASK]", top_k=0), "top_k=0 must be between 1 and the 7 pieces"),
         (lambda m: m.fill_mask("[MASK]", top_k=8), "top_k=8 must be between"),
-        (lambda m: m.fill_mask([("[MASK]", "cat")]), "text 0 is tuple"),
     ],
 )
 def test_errors_are_one_line(model: Predictor, call: Callable[[Any], Any], message: str) -> None:
-    with pytest.raises(Exception, match=message) as error:
+    with pytest.raises(ValueError, match=message) as error:
         call(model)
-    if not type(error.value).__module__.startswith(("jaxtyping", "beartype")):
-        assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_model_without_the_head_says_so() -> None:

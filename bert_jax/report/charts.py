@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 520, 300
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 44
 MOST_POINTS = 400
+
+Number = int | float
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class Series:
     """A line of a chart. ``kind`` names its colour in the style sheet; ``marked`` draws every point as a dot."""
 
     label: str
-    steps: Sequence[float]
-    values: Sequence[float]
+    steps: Sequence[Number]
+    values: Sequence[Number]
     kind: str
     marked: bool = False
 
@@ -28,18 +30,18 @@ class Level:
     """A horizontal line to compare with: a baseline, chance."""
 
     label: str
-    value: float
+    value: Number
 
 
 def line_chart(
     title: str,
     series: Sequence[Series],
     *,
-    write: Callable[[float], str],
+    write: Callable[[Number], str],
     levels: Sequence[Level] = (),
-    changes: Sequence[tuple[float, str]] = (),
-    tick: Callable[[float], str] | None = None,
-    limits: tuple[float | None, float | None] = (None, None),
+    changes: Sequence[tuple[Number, str]] = (),
+    tick: Callable[[Number], str] | None = None,
+    limits: tuple[Number | None, Number | None] = (None, None),
 ) -> str:
     """A figure with caption, legend and plot over steps; the empty string where no series has a finite value.
 
@@ -73,7 +75,7 @@ def line_chart(
     return f"<figure><figcaption>{escape(title)}</figcaption>{legend(series, levels, write)}{''.join(parts)}</figure>"
 
 
-def legend(series: Sequence[Series], levels: Sequence[Level], write: Callable[[float], str]) -> str:
+def legend(series: Sequence[Series], levels: Sequence[Level], write: Callable[[Number], str]) -> str:
     """The lines' names with their last values."""
     items = [(one.kind, one.label, one.values[-1]) for one in series]
     items += [("level", level.label, level.value) for level in levels]
@@ -85,7 +87,7 @@ def legend(series: Sequence[Series], levels: Sequence[Level], write: Callable[[f
     )
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
+def ticks(low: Number, high: Number, most: int = 6) -> list[Number]:
     """Round numbers (1, 2 or 5 times a power of ten apart) inside the range, at most ``most`` steps apart."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
@@ -94,7 +96,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def tick_label(value: float) -> str:
+def tick_label(value: Number) -> str:
     """Short: 20k, 1.5M, 0.25, 5e-05."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
@@ -102,7 +104,7 @@ def tick_label(value: float) -> str:
     return f"{value:g}"
 
 
-def widened(low: float, high: float, limits: tuple[float | None, float | None]) -> tuple[float, float]:
+def widened(low: Number, high: Number, limits: tuple[Number | None, Number | None]) -> tuple[Number, Number]:
     """The range to show: the data's with a little air, never empty, or the fixed limits."""
     air = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
     return (low - air if limits[0] is None else limits[0], high + air if limits[1] is None else limits[1])
@@ -122,18 +124,18 @@ def finite(series: Series) -> Series:
 class _Plot:
     """The mapping from (step, value) to the drawing, and the marks in it."""
 
-    first: float
-    last: float
-    low: float
-    high: float
+    first: Number
+    last: Number
+    low: Number
+    high: Number
 
-    def x(self, step: float) -> float:
+    def x(self, step: Number) -> Number:
         return round(LEFT + (step - self.first) / (self.last - self.first) * (WIDTH - LEFT - RIGHT), 1)
 
-    def y(self, value: float) -> float:
+    def y(self, value: Number) -> Number:
         return round(TOP + (self.high - value) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM), 1)
 
-    def axes(self, tick: Callable[[float], str]) -> list[str]:
+    def axes(self, tick: Callable[[Number], str]) -> list[str]:
         bottom = HEIGHT - BOTTOM
         parts = []
         for value in ticks(self.low, self.high):
@@ -142,12 +144,12 @@ class _Plot:
             parts.append(f'<text class="left" x="{LEFT - 8}" y="{y + 4}">{tick(value)}</text>')
         for step in ticks(self.first, self.last, 5):
             if step == int(step):
-                parts.append(f'<text class="below" x="{self.x(step)}" y="{bottom + 18}">{tick_label(step)}</text>')
+                parts.append(f'<text class="below" x="{self.x(step)}" y="{bottom + 19}">{tick_label(step)}</text>')
         parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="name" x="{WIDTH - RIGHT}" y="{HEIGHT - 5}">step</text>')
+        parts.append(f'<text class="name" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}">step</text>')
         return parts
 
-    def change(self, step: float, label: str) -> list[str]:
+    def change(self, step: Number, label: str) -> list[str]:
         x = self.x(step)
         side = "before" if x > (WIDTH + LEFT) / 2 else "after"
         shift = -6 if side == "before" else 6
@@ -159,7 +161,7 @@ class _Plot:
     def level(self, level: Level) -> str:
         return f'<path class="level" d="M{LEFT} {self.y(level.value)}H{WIDTH - RIGHT}"/>'
 
-    def line(self, series: Series, write: Callable[[float], str]) -> list[str]:
+    def line(self, series: Series, write: Callable[[Number], str]) -> list[str]:
         places = [(self.x(step), self.y(value)) for step, value in zip(series.steps, series.values, strict=True)]
         parts = []
         if len(places) > 1:

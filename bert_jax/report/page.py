@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.predict import Filling, Predictor, load
-from bert_jax.report.charts import Level, Series, line_chart
+from bert_jax.report.charts import Level, Number, Series, line_chart
 from bert_jax.report.run import Run, read_run
 from bert_jax.report.samples import GENERAL, Sample, held_out_samples, known
 from bert_jax.report.style import STYLE
@@ -267,17 +267,17 @@ def section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
-def percent(share: float) -> str:
+def percent(share: Number) -> str:
     """As a label on an axis."""
     return f"{100 * share:g}%"
 
 
-def tidy(value: float) -> str:
+def tidy(value: Number) -> str:
     """A figure of which nothing is known: four digits."""
     return f"{value:.4g}"
 
 
-def short(count: float) -> str:
+def short(count: Number) -> str:
     """4,380 or 12.3k, 4.4M, 3.3G."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if count >= size:
@@ -285,11 +285,12 @@ def short(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: Number) -> str:
     """45 s, 4 min 10 s, 3 h 20 min, 4 d 2 h."""
     for unit, name, below, below_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= unit:
-            return f"{int(seconds // unit)} {name} {int(seconds % unit // below)} {below_name}"
+            whole, rest = int(seconds // unit), int(seconds % unit // below)
+            return f"{whole}\xa0{name} {rest}\xa0{below_name}"
     return f"{seconds:.0f} s"
 
 

@@ -62,12 +62,12 @@ class Run:
     @cached_property
     def seconds(self) -> float:
         """Training time without evaluations and pauses."""
-        return sum(seconds for seconds, _ in self._intervals())
+        return sum((seconds for seconds, _ in self._intervals()), 0.0)
 
     @cached_property
     def tokens(self) -> float:
         """Real tokens (no padding) trained on."""
-        return sum(seconds * line.get("tokens_per_second", 0.0) for seconds, line in self._intervals())
+        return sum((seconds * line.get("tokens_per_second", 0.0) for seconds, line in self._intervals()), 0.0)
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -32,7 +32,6 @@ p { margin: 0 0 10px; }
 .figures dt { font-size: 14px; color: var(--quiet); }
 .figures dd { margin: 2px 0 0; font-size: 25px; line-height: 1.25; font-weight: 600; letter-spacing: -.01em; }
 .figures .lead dd { font-size: clamp(40px, 7vw, 56px); line-height: 1.1; color: var(--held); }
-.figures dd span { white-space: nowrap; }
 .figures small { display: block; font-size: 13.5px; font-weight: 400; letter-spacing: 0; color: var(--quiet); }
 .figures .lead small { font-size: 15px; margin-top: 6px; color: var(--ink); }
 .scale { display: flex; flex-wrap: wrap; justify-content: space-between; margin-top: auto; padding-top: 14px;
@@ -43,6 +42,7 @@ p { margin: 0 0 10px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 20px; }
 figure, .card { margin: 0; padding: 18px 20px; background: var(--card); border: 1px solid var(--rule);
   border-radius: 12px; min-width: 0; }
+.card { overflow-x: auto; }
 figcaption { font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 2px 0 6px; font-size: 14px; color: var(--quiet); }
 .legend b { color: var(--ink); font-weight: 600; }
@@ -73,7 +73,7 @@ table { border-collapse: collapse; width: 100%; font-size: 15px; }
 th, td { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--rule); vertical-align: top;
   font-weight: 400; }
 thead th { color: var(--quiet); border-top: 0; }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; } .number, .number ~ th, tr th:has(+ .number) { white-space: nowrap; }
 th.name { width: 42%; color: var(--quiet); }
 details { margin-top: 12px; background: var(--card); border: 1px solid var(--rule); border-radius: 12px;
   padding: 0 20px; }
@@ -82,7 +82,8 @@ details[open] { padding-bottom: 14px; }
 code { font: 14px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
 @media (max-width: 520px) {
   .figures { grid-template-columns: 1fr 1fr; } .figures > div { padding: 12px 14px; } .figures dd { font-size: 21px; }
-  figure, .card { padding: 14px; } .fillings li { grid-template-columns: 11ch 1fr 5.5ch; gap: 8px; }
+  figure, .card { padding: 14px; } svg text { font-size: 17px; } table { font-size: 14px; }
+  td.number, th.number { padding-right: 6px; } .fillings li { grid-template-columns: 11ch 1fr 5.5ch; gap: 8px; }
 }
 @media print {
   :root { --page: #fff; --card: #fff; --ink: #000; --quiet: #444; --rule: #ccc; --held: #0b6e69; --train: #8c9aa8;

@@ -1,0 +1,219 @@
+"""The report: complete, escaped, self-contained, for whole and for broken runs."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.tokenizer import load_tokenizer
+from bert_jax.report import write_report
+from bert_jax.report.charts import Level, Series, line_chart, tick_label, ticks
+from bert_jax.report.page import duration, short
+from bert_jax.report.run import read_run
+from bert_jax.report.samples import Sample, closed_up, held_out_samples
+from bert_jax.training.train import train
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "<b>a & b"
+    phases = [{"train_steps": 6, "max_seq_length": 16}, {"train_steps": 4, "batch_size": 8}]
+    model = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = {
+        "task": "pretraining",
+        "corpus": str(tiny_corpus),
+        "model": model | {"max_position_embeddings": 32},
+        "batch_size": 16,
+        "max_seq_length": 32,
+        "phases": phases,
+        "log_every_steps": 2,
+        "eval_every_steps": 5,
+        "eval_examples": 16,
+        "mesh": {"data": 1},
+    }
+    train(config, path)
+    return path
+
+
+def run_of(path: Path, lines: list[dict[str, Any]], config: dict[str, Any] | None = None) -> Path:
+    """A workdir with recorded figures and no checkpoint."""
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if config is not None:
+        (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+class Page(HTMLParser):
+    """Checks that tags nest; collects text and addresses."""
+
+    VOID = frozenset({"meta", "path", "circle"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        assert tag not in ("script", "link", "img", "iframe")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in self.VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return " ".join(word for word in self.words if word)
+
+
+def page_of(workdir: Path, sentences: tuple[str | Sample, ...] = ()) -> Page:
+    html = write_report(workdir, sentences).read_text(encoding="utf-8")
+    assert "http" not in html and "url(" not in html and "@import" not in html
+    page = Page(html)
+    assert page.addresses == []
+    return page
+
+
+def test_a_finished_run_is_told_whole(finished: Path) -> None:
+    page = page_of(finished, (Sample("waa [MASK] & <wac>", "wad"), "waa [MASK] wag [MASK]"))
+    evaluation = read_run(finished).last_evaluation
+    text = page.text
+    for expected in (
+        "<b>a & b",
+        "Complete: 10 steps",
+        f"{evaluation['mlm_loss']:.3f}",
+        f"unigram {evaluation['unigram_loss']:.3f}",
+        f"{evaluation['perplexity']:,.1f}",
+        "Next-sentence accuracy",
+        "8 × 32 tokens",  # where the second phase begins
+        "waa [MASK] & <wac>",
+        "The word was wad :",
+        "[MASK] 2",
+        "learning rate",
+        "jaxlib",
+        "optimizer",
+    ):
+        assert expected.lower() in text.lower(), expected
+    assert text.count("The word was") == 6  # ours and five held-out ones
+
+
+def test_a_single_line_without_evaluation(tmp_path: Path) -> None:
+    line = {"step": 5, "time": 1.0, "loss": 2.5, "tokens_per_second": 1000.0, "steps_per_second": 2.0}
+    text = page_of(run_of(tmp_path / "one", [line], {"task": "x", "train_steps": 9})).text
+    assert "So far 5 of 9 steps" in text and "nothing was evaluated" in text and "2.500" in text
+
+
+def test_only_evaluations_and_figures_nobody_knows(tmp_path: Path) -> None:
+    text = page_of(run_of(tmp_path / "e", [{"step": 1, "eval/f1": 0.75, "eval/odd<name>": 2.0}])).text
+    assert "f1 0.75" in text and "odd<name> 2" in text
+
+
+def test_values_that_are_not_finite(tmp_path: Path) -> None:
+    lines = [{"step": s, "loss": v, "mlm_loss": v} for s, v in ((1, 3.0), (2, float("nan")), (3, float("inf")))]
+    page = write_report(run_of(tmp_path / "n", lines)).read_text()
+    assert "nan" not in re.findall(r'd="[^"]*"', page)
+
+
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+    workdir = run_of(tmp_path / "odd\udcff name", [{"step": 1, "loss": 1.0}])
+    assert "&#56575; name" in write_report(workdir).read_text(encoding="utf-8")
+
+
+def test_a_corpus_that_is_gone(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "moved")
+    config = json.loads((finished / "config.json").read_text()) | {"corpus": "/no/such/corpus"}
+    (tmp_path / "moved" / "config.json").write_text(json.dumps(config))
+    text = page_of(tmp_path / "moved").text
+    assert "not at hand any more: /no/such/corpus" in text
+    assert "What it says" not in text  # no sentence that this vocabulary can read
+
+
+def test_without_figures_there_is_no_report(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"holds no line in metrics\.jsonl yet; let a run"):
+        write_report(tmp_path)
+
+
+def test_time_and_tokens_follow_from_the_lines(tmp_path: Path) -> None:
+    lines = [
+        {"step": 10, "loss": 1.0, "steps_per_second": 2.0, "tokens_per_second": 100.0},
+        {"step": 30, "loss": 1.0, "steps_per_second": 4.0, "tokens_per_second": 300.0},
+        {"step": 30, "eval/mlm_loss": 2.0},
+    ]
+    run = read_run(run_of(tmp_path, lines))
+    assert run.seconds == 5 + 5 and run.tokens == 500 + 1500 and run.tokens_per_second == 200
+    assert run.curve("eval/mlm_loss") == ([30], [2.0])
+
+
+def test_held_out_samples_have_one_known_word_missing(tiny_corpus: Path) -> None:
+    tokenizer = load_tokenizer(tiny_corpus / "tokenizer")
+    corpus = Corpus.open(tiny_corpus, "held_out")
+    sentences = {
+        tuple(corpus.tokens[a:b].tolist()) for a, b in zip(corpus.sentences, corpus.sentences[1:], strict=False)
+    }
+    samples = held_out_samples(tiny_corpus, tokenizer, 32)
+    assert len(samples) == 5 and samples == held_out_samples(tiny_corpus, tokenizer, 32)
+    for sample in samples:
+        assert sample.answer is not None
+        assert tuple(tokenizer.encode_ids(sample.text.replace("[MASK]", sample.answer))) in sentences
+    assert held_out_samples(tiny_corpus, tokenizer, 8) == []
+    assert held_out_samples(None, tokenizer, 32) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on windows , use it ( the default ) .", "on windows, use it (the default)."),
+        ("isn ' t it ?", "isn't it?"),
+        ("a [MASK] , b [ 1 ]", "a [MASK], b [1]"),
+        ("a [ MASK ] b", "a [ MASK] b"),  # text, which must not become the mask
+        ("x . y", "x. y"),
+    ],
+)
+def test_closing_up(text: str, expected: str) -> None:
+    assert closed_up(text) == expected
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert ticks(0, 10) == [0, 2, 4, 6, 8, 10]
+    assert ticks(6.1, 8.3) == [6.5, 7.0, 7.5, 8.0]
+    assert ticks(0, 0.002, 5) == [0, 0.0005, 0.001, 0.0015, 0.002]
+    assert [tick_label(v) for v in (0.0005, 0, 20000, 1.5e6)] == ["0.0005", "0", "20k", "1.5M"]
+
+
+def test_a_chart_draws_inside_its_frame() -> None:
+    drawn = line_chart(
+        "T <1>", [Series("a", list(range(5000)), [s * 0.1 for s in range(5000)], "train")], write=str,
+        levels=[Level("high", 900.0)], changes=[(4000, "b")],
+    )  # fmt: skip
+    points = re.findall(r"([\d.]+) ([\d.]+)", re.findall(r'class="line train" d="M([^"]*)"', drawn)[0])
+    assert 300 <= len(points) <= 400
+    assert all(66 <= float(x) <= 506 and 14 <= float(y) <= 256 for x, y in points)
+    assert "T &lt;1&gt;" in drawn
+    assert line_chart("none", [Series("a", [], [], "train")], write=str) == ""
+
+
+def test_short_numbers_and_durations() -> None:
+    assert [short(n) for n in (950, 4380, 12_300, 4.4e6, 3.3e9)] == ["950", "4,380", "12.3k", "4.4M", "3.3G"]
+    assert [duration(s).replace("\xa0", " ") for s in (45, 250, 12_000, 352_800)] == [
+        "45 s",
+        "4 min 10 s",
+        "3 h 20 min",
+        "4 d 2 h",
+    ]
