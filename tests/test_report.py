@@ -52,7 +52,7 @@ def run_of(path: Path, lines: list[dict[str, Any]], config: dict[str, Any] | Non
 class Page(HTMLParser):
     """Checks that tags nest; collects text and addresses."""
 
-    VOID = frozenset({"meta", "path", "circle"})
+    VOID = frozenset({"meta", "path"})
 
     def __init__(self, html: str) -> None:
         super().__init__()
