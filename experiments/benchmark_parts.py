@@ -66,10 +66,10 @@ def _parts(ours: OurStep) -> dict[str, tuple[int, Run]]:
 
     def attend(p: Any, x: jax.Array) -> jax.Array:
         module = SelfAttention(config, parent=None)
-        return module.apply({"params": p}, x, sequence_ids, dropout_key=key)  # pyright: ignore
+        return module.apply({"params": p}, x, sequence_ids, *jax.random.split(key))  # pyright: ignore
 
     def feed(p: Any, x: jax.Array) -> jax.Array:
-        return FeedForward(config, parent=None).apply({"params": p}, x, dropout_key=key)  # pyright: ignore
+        return FeedForward(config, parent=None).apply({"params": p}, x, key)  # pyright: ignore
 
     def masked_lm(p: Any, x: jax.Array) -> jax.Array:
         return _masked_lm_loss(config, p, x, batch)
