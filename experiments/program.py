@@ -9,6 +9,12 @@ from collections.abc import Callable
 
 from absl import app
 
+# XLA on CPU takes its buffers from malloc anew for every step, and glibc gives large ones back to the system at once:
+# tens of thousands of page faults a step. Kept and in huge pages, a step of a small model takes a quarter less time.
+MALLOC_TUNABLES = (
+    "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=2000000000:glibc.malloc.arena_max=1"
+)
+
 
 def run_program(main: Callable[[], None]) -> None:
     """Parses flags and runs ``main``; what is wrong with the user's input is said in one line, without a traceback.
@@ -28,7 +34,18 @@ def run_program(main: Callable[[], None]) -> None:
         except (ValueError, OSError, FloatingPointError) as error:
             fail(" ".join(str(error).split()))
 
+    keep_memory_in_huge_pages()
     app.run(guarded)
+
+
+def keep_memory_in_huge_pages() -> None:
+    """Starts this process over with ``MALLOC_TUNABLES``: glibc reads them only at the start.
+
+    Other systems, and an environment that has set ``GLIBC_TUNABLES`` itself, are left alone.
+    """
+    if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
+        os.environ["GLIBC_TUNABLES"] = MALLOC_TUNABLES
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def fail(reason: str) -> None:
