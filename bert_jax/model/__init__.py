@@ -2,7 +2,6 @@
 
 from bert_jax.model.bert import Bert, BertForPreTraining, EncoderOutput, check_batch
 from bert_jax.model.config import BertConfig, released_sizes
-from bert_jax.model.dropout import dropout
 from bert_jax.model.heads import MaskedLanguageModelHead, NextSentenceHead, Pooler
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "NextSentenceHead",
     "Pooler",
     "check_batch",
-    "dropout",
     "released_sizes",
 ]

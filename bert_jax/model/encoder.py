@@ -6,15 +6,17 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from bert_jax.model.attention import attention
 from bert_jax.model.config import BertConfig
 from bert_jax.model.dropout import dropout
 from bert_jax.model.layers import Dense, LayerNorm, activation
 
-# (one layer's parameters, its input, its dropout key or None) -> its output
-LayerFunction = Callable[[Any, Array, PRNGKeyArray | None], Array]
+# Of each layer: attention probabilities, attention output, feed-forward output.
+DROPOUTS = 3
+# (one layer's parameters, its input, its DROPOUTS dropout keys or None) -> its output
+LayerFunction = Callable[[Any, Array, Array | None], Array]
 
 
 class Encoder(nn.Module):
@@ -39,16 +41,17 @@ class Encoder(nn.Module):
                 outputs.append(x)
             return x, tuple(outputs)
 
-        # A layer's `apply` is a pure function, so one definition serves the loop, the scan and
-        # rematerialisation.
-        def layer(params: Any, x: Array, key: PRNGKeyArray | None) -> Array:
-            return EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, dropout_key=key)
+        # A layer's `apply` is a pure function: one definition serves the loop, the scan and rematerialisation.
+        def layer(params: Any, x: Array, keys: Array | None) -> Array:
+            return EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys)
 
         if config.remat:
             layer = jax.checkpoint(layer, prevent_cse=not config.scan_layers)
         params = [self.variables["params"][f"layer_{i}"] for i in range(config.num_hidden_layers)]
         run = _scan_layers if config.scan_layers else _loop_over_layers
-        outputs = run(layer, params, x, dropout_key)
+        # All keys at once: loop, scan and rematerialisation draw the same numbers, from one threefry call.
+        keys = None if dropout_key is None else jax.random.split(dropout_key, (len(params), DROPOUTS))
+        outputs = run(layer, params, x, keys)
         return outputs[-1], outputs
 
 
@@ -65,12 +68,11 @@ class EncoderLayer(nn.Module):
         self,
         x: Float[Array, "r t d"],
         sequence_ids: Int[Array, "r t"] | None = None,
-        *,
-        dropout_key: PRNGKeyArray | None = None,
+        dropout_keys: Key[Array, "3"] | None = None,
     ) -> Float[Array, "r t d"]:
-        keys = [None, None] if dropout_key is None else [jax.random.fold_in(dropout_key, i) for i in range(2)]
-        x = SelfAttention(self.config, name="attention")(x, sequence_ids, dropout_key=keys[0])
-        return FeedForward(self.config, name="feed_forward")(x, dropout_key=keys[1])
+        probabilities, attended, fed = (None,) * DROPOUTS if dropout_keys is None else dropout_keys
+        x = SelfAttention(self.config, name="attention")(x, sequence_ids, probabilities, attended)
+        return FeedForward(self.config, name="feed_forward")(x, fed)
 
 
 class SelfAttention(nn.Module):
@@ -83,15 +85,14 @@ class SelfAttention(nn.Module):
         self,
         x: Float[Array, "r t d"],
         sequence_ids: Int[Array, "r t"] | None = None,
-        *,
-        dropout_key: PRNGKeyArray | None = None,
+        probabilities_key: PRNGKeyArray | None = None,
+        output_key: PRNGKeyArray | None = None,
     ) -> Float[Array, "r t d"]:
         config = self.config
         heads = (*x.shape[:2], config.num_attention_heads, config.head_size)
         query, key, value = (
             Dense(config, config.hidden_size, name=name)(x).reshape(heads) for name in ("query", "key", "value")
         )
-        keys = [None, None] if dropout_key is None else [jax.random.fold_in(dropout_key, i) for i in range(2)]
         context = attention(
             query,
             key,
@@ -99,11 +100,11 @@ class SelfAttention(nn.Module):
             sequence_ids,
             direction=config.attention_direction,
             dropout_rate=config.attention_probs_dropout_prob,
-            dropout_key=keys[0],
+            dropout_key=probabilities_key,
             implementation=config.attention_implementation,
         )
         output = Dense(config, config.hidden_size, name="output")(context.reshape(x.shape))
-        output = dropout(output, config.hidden_dropout_prob, keys[1])
+        output = dropout(output, config.hidden_dropout_prob, output_key)
         return LayerNorm(config, name="layer_norm")(x + output)
 
 
@@ -113,7 +114,7 @@ class FeedForward(nn.Module):
     config: BertConfig
 
     @nn.compact
-    def __call__(self, x: Float[Array, "r t d"], *, dropout_key: PRNGKeyArray | None = None) -> Float[Array, "r t d"]:
+    def __call__(self, x: Float[Array, "r t d"], dropout_key: PRNGKeyArray | None = None) -> Float[Array, "r t d"]:
         config = self.config
         inner = activation(Dense(config, config.intermediate_size, name="intermediate")(x), config.hidden_act)
         output = dropout(
@@ -122,27 +123,21 @@ class FeedForward(nn.Module):
         return LayerNorm(config, name="layer_norm")(x + output)
 
 
-def _loop_over_layers(
-    layer: LayerFunction, params: list[Any], x: Array, dropout_key: PRNGKeyArray | None
-) -> tuple[Array, ...]:
+def _loop_over_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
     outputs = []
     for i, layer_params in enumerate(params):
-        x = layer(layer_params, x, None if dropout_key is None else jax.random.fold_in(dropout_key, i))
+        x = layer(layer_params, x, None if keys is None else keys[i])
         outputs.append(x)
     return tuple(outputs)
 
 
-def _scan_layers(
-    layer: LayerFunction, params: list[Any], x: Array, dropout_key: PRNGKeyArray | None
-) -> tuple[Array, ...]:
+def _scan_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
     """The same numbers as the loop, compiled once: parameters are stacked here, not in the checkpoint."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
-    indices = jnp.arange(len(params), dtype=jnp.int32)
 
-    def step(x: Array, inputs: tuple[Any, Array]) -> tuple[Array, Array]:
-        layer_params, i = inputs
-        x = layer(layer_params, x, None if dropout_key is None else jax.random.fold_in(dropout_key, i))
+    def step(x: Array, inputs: tuple[Any, Array | None]) -> tuple[Array, Array]:
+        x = layer(inputs[0], x, inputs[1])
         return x, x
 
-    _, outputs = jax.lax.scan(step, x, (stacked, indices))
+    _, outputs = jax.lax.scan(step, x, (stacked, keys))
     return tuple(outputs)
