@@ -40,6 +40,7 @@ def pretraining(
     short_seq_prob: float = 0.1,
     fill: str = "document",
     eval_examples: int | None = None,
+    unigram_bias: bool = False,
 ) -> Task:
     """The pre-training task over a corpus directory (``experiments.build_corpus``).
 
@@ -53,6 +54,8 @@ def pretraining(
         short_seq_prob: share of documents whose examples are made short, as the original.
         fill: "document" or "across_documents", see ``ExampleSettings``.
         eval_examples: at most so many held-out examples an evaluation; None takes all.
+        unigram_bias: begin with the corpus's log unigram probabilities as the output bias, not with zeros as the
+            original: a short run need not learn them first.
 
     Raises:
         ValueError: an unknown objective, or a model whose vocabulary is not the corpus's.
@@ -95,7 +98,7 @@ def pretraining(
         name="pretraining",
         model=config,
         tokenizer_directory=tokenizer_directory,
-        init=lambda key: initial_parameters(module, key),
+        init=lambda key: initial_parameters(module, key, log_unigram if unigram_bias else None),
         stream=stream,
         evaluation=evaluation,
         prepare=prepare,
@@ -106,10 +109,15 @@ def pretraining(
     )
 
 
-def initial_parameters(module: BertForPreTraining, key: Key[Array, ""]) -> Params:
-    """Fresh parameters; traceable. One token is enough to know every shape."""
-    token = jnp.zeros((1, 1), jnp.int32)
-    return module.init(key, token, token, token + 1, token, token, token)["params"]
+def initial_parameters(
+    module: BertForPreTraining, key: Key[Array, ""], output_bias: Float[Array, "v"] | None = None
+) -> Params:
+    """Fresh parameters, if given with this bias of the masked-LM logits; traceable."""
+    token = jnp.zeros((1, 1), jnp.int32)  # one token is enough to know every shape
+    params = module.init(key, token, token, token + 1, token, token, token)["params"]
+    if output_bias is None:
+        return params
+    return params | {"mlm_head": params["mlm_head"] | {"bias": output_bias}}
 
 
 def masked_language_model(
