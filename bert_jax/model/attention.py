@@ -1,12 +1,14 @@
 """Scaled dot-product attention inside packed sequences: one function of (query, key, value, sequence ids)."""
 
-from functools import partial
+import logging
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bert_jax.model.attention_kernels import fused_attention, fused_kernel
 from bert_jax.model.dropout import dropout
 
 
@@ -27,6 +29,12 @@ def attention(
     that every row is one sequence without padding. `direction` adds the causal mask. Dropout acts on the
     probabilities.
     """
+    if implementation == "auto":
+        dropped = dropout_key is not None and dropout_rate > 0.0
+        kernel = fused_kernel(jax.default_backend(), query.shape[1], direction, dropped)
+        _say_once(kernel)
+        if not kernel.startswith("xla"):
+            return fused_attention(query, key, value, sequence_ids, kernel=kernel, direction=direction)
     mask = attention_mask(sequence_ids, query.shape[1], direction)
     return _einsum_attention(query, key, value, mask, dropout_key, dropout_rate)
 
@@ -40,6 +48,11 @@ def attention_mask(sequence_ids: Int[Array, "r t"] | None, length: int, directio
     query, key = position[None, :, None], position[None, None, :]
     causal = key <= query if direction == "left_to_right" else key >= query
     return causal if mask is None else mask & causal
+
+
+@cache
+def _say_once(kernel: str) -> None:
+    logging.getLogger(__name__).warning("attention runs by %s", kernel)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
