@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Key
@@ -18,6 +18,7 @@ Batch = dict[str, Any]
 Figures = dict[str, tuple[Float[Array, ""], Float[Array, ""]]]
 
 
+@runtime_checkable
 class Stream(Protocol):
     """Training batches as a pure function of the step: nothing about the data needs saving."""
 
