@@ -3,7 +3,11 @@
     python -m experiments.quickstart --workdir runs/quickstart
 
 Two stages as the paper's (appendix A.2: most steps on short sequences, the rest on long ones). 2 CPU cores: about 4
-minutes; held-out masked-LM loss at least 15 % below the unigram baseline.
+minutes; held-out masked-LM loss at least 15 % below the unigram baseline, next sentence accuracy above 60 %.
+
+What a run of minutes needs that one of days does not: Adam with bias correction (without it the first thousand steps
+are several times larger than asked for, and nothing was learned in them), larger initial weights for so narrow a
+model, and an output bias that knows how frequent each piece is.
 """
 
 from ml_collections import ConfigDict
@@ -25,22 +29,26 @@ def get_config() -> ConfigDict:
             # Few epochs over little text: there is nothing to regularise yet.
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
+            "initializer_range": 0.05,
         }
     )
-    config.optimizer = ConfigDict({"learning_rate": 2e-3, "weight_decay": 0.01})
+    config.unigram_bias = True
+    config.optimizer = ConfigDict(
+        {"learning_rate": 3e-3, "weight_decay": 0.01, "b2": 0.98, "eps": 1e-8, "bias_correction": True}
+    )
     config.warmup_ratio = 0.05
-    config.batch_size = 64
+    config.batch_size = 32
     config.max_seq_length = 64
-    config.phases = phases(2000)
+    config.phases = phases(1200)
     config.log_every_steps = 20
-    config.eval_every_steps = 500
-    config.checkpoint_every_steps = 1000
-    config.eval_examples = 1024
+    config.eval_every_steps = 200
+    config.checkpoint_every_steps = 600
+    config.eval_examples = 512
     return config
 
 
 def phases(train_steps: int) -> tuple[dict[str, int], ...]:
-    """Nine tenths of the steps on short sequences, the rest on long ones."""
-    short = max(1, train_steps * 9 // 10)
-    stages = ({"train_steps": short}, {"train_steps": train_steps - short, "batch_size": 32, "max_seq_length": 128})
+    """Five sixths of the steps on short sequences, the rest on long ones."""
+    short = max(1, train_steps * 5 // 6)
+    stages = ({"train_steps": short}, {"train_steps": train_steps - short, "max_seq_length": 128})
     return stages if train_steps > short else stages[:1]
