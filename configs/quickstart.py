@@ -19,6 +19,8 @@ def get_config() -> ConfigDict:
     config.seed = 0
     config.corpus = ""
     config.objective = "mlm_nsp"
+    # Twice the predictions for the same text (Wettig et al., arXiv:2202.08005).
+    config.masking = ConfigDict({"rate": 0.3})
     config.model = ConfigDict(
         {
             "hidden_size": 128,

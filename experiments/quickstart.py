@@ -1,7 +1,7 @@
 """From text to a trained BERT on this machine, offline: python -m experiments.quickstart --workdir runs/quickstart
 
 The text is what every Python installation carries: the language reference in ``pydoc_data`` (a document a topic) and
-the docstrings of the standard library (a document a module). Learns a vocabulary of 8,192 pieces, builds a corpus,
+the docstrings of the standard library (a document a module). Learns a vocabulary of 4,096 pieces, builds a corpus,
 pre-trains a small BERT in two stages, evaluates it on documents it never saw, fills masks and writes report.html.
 """
 
@@ -24,8 +24,8 @@ from experiments.program import run_program
 _WORKDIR = flags.DEFINE_string("workdir", "runs/quickstart", "directory for the corpus, the run and the report")
 _STEPS = flags.DEFINE_integer("train_steps", None, "optimizer steps in all; the default learns for about four minutes")
 
-VOCAB_SIZE = 8192
-# A vocabulary and held-out documents come from few megabytes: every fifteenth document is held out.
+VOCAB_SIZE = 4096
+# Of so few documents every fifteenth or so is held out.
 HELD_OUT = 0.06
 MASKED_SENTENCES = (
     "Return a new list containing all [MASK] from the iterable.",
