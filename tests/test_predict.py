@@ -152,38 +152,39 @@ def test_says_what_it_is(model: Predictor) -> None:
     assert model.num_parameters == 1568 + 2 * (1088 + 32 + 1024 + 48 + 32) + 272 + 318 + 34
 
 
-@pytest.fixture(scope="module")
-def workdir(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "trained"
-    train(
-        {
-            "task": "pretraining",
-            "corpus": str(tiny_corpus),
-            "model": {
-                "hidden_size": 32,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "intermediate_size": 64,
-                "max_position_embeddings": 32,
-            },
-            "batch_size": 32,
-            "max_seq_length": 32,
-            "train_steps": 300,
-            "warmup_steps": 20,
-            "optimizer": {"learning_rate": 5e-3},
-            "mesh": {"data": 4, "fsdp": 2},
-        },
-        path,
-    )
+def trained(corpus: Path, path: Path, *, steps: int, mesh: dict[str, int]) -> Path:
+    model = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = {
+        "task": "pretraining",
+        "corpus": str(corpus),
+        "model": model | {"max_position_embeddings": 32},
+        "batch_size": 32,
+        "max_seq_length": 32,
+        "train_steps": steps,
+        "optimizer": {"learning_rate": 5e-3},
+        "mesh": mesh,
+    }
+    train(config, path)
     return path
 
 
-def test_loads_what_a_mesh_trained_and_it_has_learned(workdir: Path) -> None:
+@pytest.fixture(scope="module")
+def workdir(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tiny_corpus, tmp_path_factory.mktemp("runs") / "learned", steps=200, mesh={"data": 1})
+
+
+def test_loads_a_run_that_has_learned(workdir: Path) -> None:
     model = load(workdir)
-    assert model.step == 300
-    # Its language goes on in steps of 3 inside one topic.
+    assert model.step == 200
+    # A sentence of its language stays inside one topic: ten words that begin with the same two letters.
     guesses = [piece for piece, _ in model.fill_mask("waa wad wag [MASK] wac waf wai", top_k=10)[0]]
     assert all(piece.startswith("wa") for piece in guesses[:5])
+
+
+def test_loads_what_a_mesh_has_written(tiny_corpus: Path, tmp_path: Path) -> None:
+    model = load(trained(tiny_corpus, tmp_path, steps=1, mesh={"data": 1, "fsdp": 2}))
+    assert {len(leaf.devices()) for leaf in jax.tree.leaves(model.params)} == {1}
+    assert len(model.fill_mask("waa [MASK]")[0]) == 5
 
 
 def test_loads_in_a_fresh_process(workdir: Path) -> None:

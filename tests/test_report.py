@@ -108,7 +108,7 @@ def test_a_finished_run_is_told_whole(finished: Path) -> None:
         "[MASK] 2",
         "learning rate",
         "jaxlib",
-        "optimizer",
+        "eval_every_steps",
     ):
         assert expected.lower() in text.lower(), expected
     assert text.count("The word was") == 6  # ours and five held-out ones
