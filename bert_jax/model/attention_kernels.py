@@ -5,6 +5,7 @@ They never form the probabilities, so they know no dropout on them; `fused_kerne
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +74,8 @@ def _splash(query: Array, key: Array, value: Array, sequence_ids: Array, *, caus
     )
     segments = splash_attention_kernel.SegmentIds(q=sequence_ids, kv=sequence_ids)
     heads_first = [jnp.swapaxes(x, 1, 2) for x in (query * query.shape[-1] ** -0.5, key, value)]
-    return jnp.swapaxes(jax.vmap(kernel)(*heads_first, segments), 1, 2).astype(query.dtype)
+    output: Any = jax.vmap(kernel)(*heads_first, segments)
+    return jnp.swapaxes(output, 1, 2).astype(query.dtype)
 
 
 def _triton(query: Array, key: Array, value: Array, sequence_ids: Array, *, causal: bool, interpret: bool) -> Array:

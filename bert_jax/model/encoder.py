@@ -43,7 +43,8 @@ class Encoder(nn.Module):
 
         # A layer's `apply` is a pure function: one definition serves the loop, the scan and rematerialisation.
         def layer(params: Any, x: Array, keys: Array | None) -> Array:
-            return EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys)
+            output: Any = EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys)
+            return output
 
         if config.remat:
             layer = jax.checkpoint(layer, prevent_cse=not config.scan_layers)
