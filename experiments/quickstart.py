@@ -38,9 +38,8 @@ MASKED_SENTENCES = (
 
 def main() -> None:
     """The five stages, each with a line of what it did."""
-    from bert_jax.report import write_report
-
     from bert_jax import load, train
+    from bert_jax.report import write_report
     from configs import quickstart
 
     began = time.monotonic()

@@ -14,9 +14,8 @@ flags.mark_flags_as_required(["config", "workdir"])
 
 def main() -> None:
     """Trains, then writes ``report.html`` into the workdir."""
-    from bert_jax.report import write_report
-
     from bert_jax import train
+    from bert_jax.report import write_report
 
     train(_CONFIG.value, _WORKDIR.value)
     print(f"report: {write_report(_WORKDIR.value)}")

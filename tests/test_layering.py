@@ -56,7 +56,7 @@ def test_no_file_imports_what_its_part_does_without(of: str, banned: set[str]) -
 
 
 def test_imports_and_works_where_torch_and_tensorflow_are_missing() -> None:
-    # A None in sys.modules makes an import fail as if the package were not installed (TensorBoardX takes torch if it can).
+    # A None in sys.modules makes an import fail as if not installed (tensorboardX takes torch if it can).
     script = (
         "import sys; sys.modules.update(dict.fromkeys(('torch', 'tensorflow', 'transformers', 'datasets')));"
         "import bert_jax; import bert_jax.data.corpus_builder; assert 'jax' not in sys.modules, 'data imports JAX';"

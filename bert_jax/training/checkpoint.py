@@ -110,7 +110,9 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
         shapes = manager.item_metadata(step)["params"]
         # Whatever mesh wrote them, they are read whole, onto this process's first device.
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes))
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes)
+        )
         items = manager.restore(
             step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like), meta=ocp.args.JsonRestore())
         )

@@ -14,7 +14,6 @@ from bert_jax.training.checkpoint import read_params
 from bert_jax.training.metric_log import MetricLog, read_metrics
 from bert_jax.training.train import train
 
-
 pytestmark = pytest.mark.end_to_end
 
 
