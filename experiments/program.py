@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable
 
-from absl import app
+from absl import app, logging
 
 # XLA on CPU takes its buffers from malloc anew for every step, and glibc gives large ones back to the system at once:
 # tens of thousands of page faults a step. Kept and in huge pages, a step of a small model takes a quarter less time.
@@ -26,7 +25,7 @@ def run_program(main: Callable[[], None]) -> None:
         if len(arguments) > 1:
             fail(f"unknown argument {arguments[1]!r}; see --help")
         # Orbax tells of every file at the level INFO and of every wait at WARNING.
-        logging.getLogger("absl").setLevel(logging.ERROR)
+        logging.set_verbosity(logging.ERROR)
         if os.environ.get("BERT_JAX_TRACEBACK"):
             return main()
         try:
