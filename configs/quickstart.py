@@ -41,7 +41,7 @@ def get_config() -> ConfigDict:
     config.warmup_ratio = 0.05
     config.batch_size = 32
     config.max_seq_length = 64
-    config.phases = phases(1200)
+    config.phases = phases(1360)
     config.log_every_steps = 20
     config.eval_every_steps = 200
     config.checkpoint_every_steps = 600
@@ -50,7 +50,7 @@ def get_config() -> ConfigDict:
 
 
 def phases(train_steps: int) -> tuple[dict[str, int], ...]:
-    """Five sixths of the steps on short sequences, the rest on long ones."""
-    short = max(1, train_steps * 5 // 6)
+    """Three quarters of the steps on short sequences, the rest on long ones."""
+    short = max(1, train_steps * 3 // 4)
     stages = ({"train_steps": short}, {"train_steps": train_steps - short, "max_seq_length": 128})
     return stages if train_steps > short else stages[:1]
