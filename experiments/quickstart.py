@@ -53,7 +53,7 @@ def main() -> None:
     say("held out", summary(result))
     for sentence, filling in zip(MASKED_SENTENCES, load(workdir).fill_mask(list(MASKED_SENTENCES)), strict=True):
         say("fill", f"{sentence}  ->  " + ", ".join(f"{word} {share:.0%}" for word, share in filling[0]))
-    report = write_report(workdir)
+    report = write_report(workdir, MASKED_SENTENCES)
     say("report", f"{report.resolve()}  ({(time.monotonic() - began) / 60:.1f} minutes in all)")
 
 

@@ -14,11 +14,14 @@ flags.mark_flags_as_required(["config", "workdir"])
 
 def main() -> None:
     """Trains, then writes ``report.html`` into the workdir."""
+    import jax
+
     from bert_jax import train
     from bert_jax.report import write_report
 
     train(_CONFIG.value, _WORKDIR.value)
-    print(f"report: {write_report(_WORKDIR.value)}")
+    if jax.process_index() == 0:
+        print(f"report: {write_report(_WORKDIR.value)}")
 
 
 if __name__ == "__main__":

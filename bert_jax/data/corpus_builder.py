@@ -216,7 +216,8 @@ class _Builder:
                 "exact": self.sentence_duplicates.exact,
             },
             one_sentence_documents=self.one_sentence_documents,
-            inputs=names if isinstance(names, list) else ["documents in memory"],
+            # Documents in memory are text, and may be the whole corpus: their names are no record of it.
+            inputs=names if isinstance(names, list) and _are_files(names) else ["documents in memory"],
             formats=formats,
             skipped=problems.as_dict(),
             warnings=self._warnings(splits, unknown, tokens, held_out),
@@ -326,3 +327,7 @@ def _replace(directory: Path, output: Path) -> None:
         output.rename(old)
     directory.rename(output)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _are_files(names: list[Any]) -> bool:
+    return all(isinstance(name, (str, Path)) for name in names)

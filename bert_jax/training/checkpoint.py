@@ -142,6 +142,10 @@ def _reader(workdir: str | Path) -> ocp.CheckpointManager:
     directory = Path(workdir).absolute() / DIRECTORY
     if not directory.is_dir():
         raise FileNotFoundError(f"{workdir} holds no {DIRECTORY}/; give the --workdir of a training run")
-    handlers = {"params": ocp.StandardCheckpointHandler(), "meta": ocp.JsonCheckpointHandler()}
+    handlers = {
+        "params": ocp.StandardCheckpointHandler(),
+        "training": ocp.StandardCheckpointHandler(),
+        "meta": ocp.JsonCheckpointHandler(),
+    }
     options = ocp.CheckpointManagerOptions(read_only=True, best_fn=lambda metrics: next(iter(metrics.values())))
     return ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
