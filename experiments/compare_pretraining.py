@@ -146,7 +146,9 @@ def export(task: Task, config: dict[str, Any], directory: Path) -> dict[str, flo
     (directory / "train").mkdir(parents=True)
     (directory / "held_out").mkdir()
     params = task.init(jax.random.key(jnp.asarray(config["seed"], jnp.uint32)))
-    flat = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in _leaves(params)}
+    flat: dict[str, Any] = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in _leaves(params)
+    }
     np.savez(directory / "initial.npz", **flat)
     _export_training(task, config, directory / "train")
     figures = jax.jit(lambda params, batch: task.figures(params, batch, None))
@@ -154,7 +156,7 @@ def export(task: Task, config: dict[str, Any], directory: Path) -> dict[str, flo
     for index, batch in enumerate(_held_out_batches(task, config)):
         means.add([figures(params, batch)])
         real = np.asarray(batch["example_weights"])[:, 0] > 0
-        arrays = {name: np.asarray(batch[name])[real].astype(kind) for name, kind in EXPORTED.items()}
+        arrays: dict[str, Any] = {name: np.asarray(batch[name])[real].astype(kind) for name, kind in EXPORTED.items()}
         np.savez(directory / "held_out" / f"{index:05}.npz", **arrays)
     return task.summary(means.ratios())
 

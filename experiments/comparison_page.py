@@ -75,7 +75,7 @@ def _plot(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    style = {"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False}
+    style: dict[Any, Any] = {"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False}
     with pyplot.rc_context(style | {"axes.spines.right": False}):
         figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
         for axis, key, label in zip(axes, ("step", "seconds"), ("step", "training time (s)"), strict=True):

@@ -6,10 +6,9 @@ from absl import flags
 
 from experiments.program import run_program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run")
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run", required=True)
 _SPLIT = flags.DEFINE_string("split", "held_out", "which examples; for pre-training held_out (or dev) and train")
 _BEST = flags.DEFINE_bool("best", False, "the checkpoint with the best evaluation instead of the newest")
-flags.mark_flags_as_required(["workdir"])
 
 
 def main() -> None:

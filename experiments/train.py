@@ -8,8 +8,8 @@ from ml_collections import config_flags
 from experiments.program import run_program
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run; a stopped run in it goes on")
-flags.mark_flags_as_required(["config", "workdir"])
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run; a stopped run in it goes on", required=True)
+flags.mark_flag_as_required("config")
 
 
 def main() -> None:

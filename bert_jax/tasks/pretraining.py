@@ -114,7 +114,7 @@ def initial_parameters(
 ) -> Params:
     """Fresh parameters, if given with this bias of the masked-LM logits; traceable."""
     token = jnp.zeros((1, 1), jnp.int32)  # one token is enough to know every shape
-    params = module.init(key, token, token, token + 1, token, token, token)["params"]
+    params: Any = module.init(key, token, token, token + 1, token, token, token)["params"]
     if output_bias is None:
         return params
     return params | {"mlm_head": params["mlm_head"] | {"bias": output_bias}}

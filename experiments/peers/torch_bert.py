@@ -21,8 +21,9 @@ def make_model(fields: Mapping[str, Any]) -> Any:
         "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act hidden_dropout_prob"
         " attention_probs_dropout_prob max_position_embeddings type_vocab_size initializer_range layer_norm_eps"
     )
-    chosen = {name: fields[name] for name in names.split()}
-    config = transformers.BertConfig(**chosen, attn_implementation="sdpa")
+    chosen: dict[str, Any] = {name: fields[name] for name in names.split()}
+    chosen["attn_implementation"] = "sdpa"
+    config = transformers.BertConfig(**chosen)
     return transformers.BertForPreTraining(config).train()
 
 
