@@ -76,7 +76,8 @@ def _plot(results: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     style: dict[Any, Any] = {"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False}
-    with pyplot.rc_context(style | {"axes.spines.right": False}):
+    style["axes.spines.right"] = False
+    with pyplot.rc_context(style):
         figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
         for axis, key, label in zip(axes, ("step", "seconds"), ("step", "training time (s)"), strict=True):
             for name in ("ours", "peer"):
