@@ -71,14 +71,15 @@ def _einsum_attention(
 def _einsum_attention_forward(
     query: Array, key: Array, value: Array, mask: Array | None, dropout_key: PRNGKeyArray | None, rate: float
 ) -> tuple[Array, tuple[Any, ...]]:
-    scale = query.shape[-1] ** -0.5
-    scores = jnp.einsum("rtnh,rsnh->rnts", query * scale, key, preferred_element_type=jnp.float32)
+    # Heads first, once: the matrix products of both passes then need no further transposition.
+    query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query * query.shape[-1] ** -0.5, key, value))
+    scores = jnp.einsum("rnth,rnsh->rnts", query, key, preferred_element_type=jnp.float32)
     if mask is not None:
         scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
     maximum = scores.max(-1, keepdims=True)
     inverse = 1.0 / jnp.exp(scores - maximum).sum(-1, keepdims=True)
     probabilities = dropout(jnp.exp(scores - maximum) * inverse, rate, dropout_key)
-    output = jnp.einsum("rnts,rsnh->rtnh", probabilities.astype(value.dtype), value)
+    output = jnp.swapaxes(jnp.einsum("rnts,rnsh->rnth", probabilities.astype(value.dtype), value), 1, 2)
     return output, (query, key, value, dropout_key, scores, maximum, inverse, output)
 
 
@@ -86,16 +87,17 @@ def _einsum_attention_backward(
     rate: float, residuals: tuple[Any, ...], gradient: Array
 ) -> tuple[Array, Array, Array, None, None]:
     query, key, value, dropout_key, scores, maximum, inverse, output = residuals
-    scale = query.shape[-1] ** -0.5
+    row_sums = jnp.einsum("rtnh,rtnh->rnt", gradient, output, preferred_element_type=jnp.float32)
+    gradient = jnp.swapaxes(gradient, 1, 2)
     probabilities = jnp.exp(scores - maximum) * inverse
     dropped = dropout(probabilities, rate, dropout_key).astype(value.dtype)
-    d_value = jnp.einsum("rnts,rtnh->rsnh", dropped, gradient)
-    d_dropped = jnp.einsum("rtnh,rsnh->rnts", gradient, value, preferred_element_type=jnp.float32)
-    row_sums = jnp.einsum("rtnh,rtnh->rnt", gradient, output, preferred_element_type=jnp.float32)
+    d_value = jnp.einsum("rnts,rnth->rnsh", dropped, gradient)
+    d_dropped = jnp.einsum("rnth,rnsh->rnts", gradient, value, preferred_element_type=jnp.float32)
     d_scores = probabilities * (dropout(d_dropped, rate, dropout_key) - row_sums[..., None])
     d_scores = d_scores.astype(query.dtype)
-    d_query = jnp.einsum("rnts,rsnh->rtnh", d_scores, key * scale)
-    d_key = jnp.einsum("rnts,rtnh->rsnh", d_scores, query * scale)
+    d_query = jnp.einsum("rnts,rnsh->rnth", d_scores, key) * query.shape[-1] ** -0.5
+    d_key = jnp.einsum("rnts,rnth->rnsh", d_scores, query)
+    d_query, d_key, d_value = (jnp.swapaxes(x, 1, 2) for x in (d_query, d_key, d_value))
     return d_query, d_key, d_value, None, None
 
 
