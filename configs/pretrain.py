@@ -13,73 +13,44 @@ optimizer=lamb is NVIDIA's schedule for LARGE: 7,038 steps of 65,536 x 128, then
 
 from ml_collections import ConfigDict
 
-SIZES = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}
+NAMED = dict(tiny="L2_H128", mini="L4_H256", small="L4_H512", medium="L8_H512", base="L12_H768", large="L24_H1024")
+TWO_PHASES = ({"train_steps": 900_000}, {"train_steps": 100_000, "max_seq_length": 512})
+LAMB_PHASES = (
+    {"train_steps": 7038, "batch_size": 65536, "max_seq_length": 128, "learning_rate": 6e-3, "warmup_steps": 2000},
+    {"train_steps": 1563, "batch_size": 32768, "max_seq_length": 512, "learning_rate": 4e-3, "warmup_steps": 200},
+)
 
 
 def get_config(choices: str = "") -> ConfigDict:
     chosen = {"size": "base", "seq": "two_phase", "objective": "mlm_nsp", "masking": "80-10-10", "optimizer": "adamw"}
-    for choice in filter(None, choices.split(",")):
-        key, _, value = choice.partition("=")
+    for key, _, value in (choice.partition("=") for choice in choices.split(",") if choice):
         if key not in chosen:
             raise ValueError(f"pretrain.py has no choice {key!r}; it has {', '.join(chosen)}")
         chosen[key] = value
-    config = ConfigDict()
-    config.task = "pretraining"
-    config.seed = 0
-    config.corpus = ""
-    config.objective = chosen["objective"]
-    config.masking = masking(chosen["masking"])
-    config.short_seq_prob = 0.1
-    config.fill = "document"
-    config.eval_examples = 10_000
-    config.model = model(chosen["size"])
-    config.batch_size = 256
-    config.max_seq_length = 512 if chosen["seq"] == "512" else 128
-    config.warmup_steps = 10_000
+    lamb = chosen["optimizer"] == "lamb"
+    config = ConfigDict({"task": "pretraining", "seed": 0, "corpus": "", "objective": chosen["objective"]})
+    config.update({"short_seq_prob": 0.1, "fill": "document", "eval_examples": 10_000})
+    config.model, config.masking = model(chosen["size"]), masking(chosen["masking"])
+    config.update({"batch_size": 256, "max_seq_length": 512 if chosen["seq"] == "512" else 128})
     config.optimizer = ConfigDict({"name": chosen["optimizer"], "learning_rate": 1e-4, "weight_decay": 0.01})
-    if chosen["optimizer"] == "lamb":
-        config.warmup_steps = None
+    config.warmup_steps = None if lamb else 10_000
+    if lamb:
         config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 6e-3, "bias_correction": True})
-        config.phases = (
-            {
-                "train_steps": 7038,
-                "batch_size": 65536,
-                "max_seq_length": 128,
-                "learning_rate": 6e-3,
-                "warmup_steps": 2000,
-            },
-            {
-                "train_steps": 1563,
-                "batch_size": 32768,
-                "max_seq_length": 512,
-                "learning_rate": 4e-3,
-                "warmup_steps": 200,
-            },
-        )
-    elif chosen["seq"] == "two_phase":
-        config.phases = ({"train_steps": 900_000}, {"train_steps": 100_000, "max_seq_length": 512})
+    if lamb or chosen["seq"] == "two_phase":
+        config.phases = LAMB_PHASES if lamb else TWO_PHASES
     else:
         config.train_steps = 1_000_000
     config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.log_every_steps = 100
-    config.eval_every_steps = config.checkpoint_every_steps = 10_000
+    config.update({"log_every_steps": 100, "eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
     return config
 
 
 def model(size: str) -> ConfigDict:
-    layers, hidden = SIZES[size] if size in SIZES else (int(part[1:]) for part in size.split("_")[:2])
-    heads = int(size.split("_A")[1]) if "_A" in size else hidden // 64
-    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    layers, hidden, *heads = (int(part[1:]) for part in NAMED.get(size, size).split("_"))
+    sizes = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": 4 * hidden}
     # Accelerators compute in bfloat16; scan and remat trade compile time and memory, never the result's meaning.
     ours = {"dtype": "bfloat16", "scan_layers": layers >= 12, "remat": False, "attention_implementation": "xla"}
-    return ConfigDict({**sizes, "intermediate_size": 4 * hidden, **ours})
+    return ConfigDict({**sizes, "num_attention_heads": heads[0] if heads else hidden // 64, **ours})
 
 
 def masking(name: str) -> ConfigDict:

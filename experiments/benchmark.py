@@ -3,6 +3,7 @@
     python -m experiments.benchmark                                      # the step: BASE, 8 x 128, float32
     python -m experiments.benchmark --size base tiny --seq 128 512 --dtype float32 bfloat16 --json figures.json
     python -m experiments.benchmark --only step,parts --batch 32
+    python -m experiments.benchmark --only step,input --size tiny --batch 32
     python -m experiments.benchmark --only corpus,tokenizer,input --input 'texts/*.txt' --vocab vocab.txt
 
 Rounds alternate between ours and the peer, and only one of them works at a time. On a shared machine the same
@@ -69,6 +70,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
         figures["input"] = benchmark_input.measure()
         print(benchmark_input.report(figures["input"]))
+    for line in input_share(figures):
+        print(line)
     return figures
 
 
@@ -92,6 +95,20 @@ def step_report(figures: dict[str, Any]) -> str:
     if "peer_missing" in figures:
         rows.append(f"  {figures['peer_missing']}")
     return "\n".join(rows)
+
+
+def input_share(figures: dict[str, Any]) -> list[str]:
+    """For every step measured beside the input pipeline, the pipeline's share of its time."""
+    lines = []
+    for step in figures.get("step", ()):
+        setting = step["setting"]
+        for entry in figures.get("input", {}).get("speed", ()):
+            key = entry["max_seq_length"], entry["batch_size"], entry["fill_rule"]
+            if key == (setting["seq"], 32, "document"):
+                share = setting["batch"] / entry["examples_per_second"] / step["ours_median"]
+                case = f"{setting['size']}, {setting['batch']} x {setting['seq']}"
+                lines.append(f"the input of {case} takes {share:.2%} of its step's time on one core")
+    return lines
 
 
 def parts_report(figures: dict[str, Any]) -> str:

@@ -5,7 +5,9 @@
 is our worker, which ``measure`` starts and drives (see ``peers/line_protocol.py``); the program for people is
 ``experiments.benchmark``. Our step is the one that training compiles: masking on the device, forward, backward,
 clip, update, with the state donated. The peer's is ``BertForPreTraining`` with SDPA, fed ready-masked batches of
-the same shape, then clip and fused AdamW; like every user of it, it computes logits at all positions.
+the same shape, then clip and fused AdamW; like every user of it, it computes logits at all positions. Our worker
+keeps its memory in huge pages, as our programs do (``program.py``); set ``GLIBC_TUNABLES`` to its
+``MALLOC_TUNABLES`` in the environment to give the peer the same.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from bert_jax.training.sharding import MeshShape, make_mesh, put_batch
 from bert_jax.training.train import begin
 from experiments.machine import matmul_speeds
 from experiments.peers.line_protocol import Channel, Worker, serve
+from experiments.program import keep_memory_in_huge_pages
 
 PEERS = {"transformers": "experiments.peers.torch_step"}
 MASKED_SHARE = 0.15
@@ -101,15 +104,18 @@ def summary(setting: Setting, seconds: dict[str, list[float]], speeds: dict[str,
 def required_flops(config: BertConfig, rows: int, length: int, predictions: int) -> float:
     """Floating-point operations of the matrix products that one training step cannot do without.
 
-    With 2 a multiply-add, forward, for each token and layer: 8 d^2 for query, key, value and output, 4 d f for the
-    feed-forward block, 4 t d for scores and context; for each predicted token 2 d^2 + 2 d v for the masked-LM head,
-    over the true vocabulary; for each row 2 d^2 + 4 d for pooler and next sentence. The backward pass needs two
-    products for each of these, so three times the sum. Element-wise work and table lookups count nothing.
+    With 2 a multiply-add, forward, for each token and layer: 4 d^2 for keys and values, 4 d^2 for queries and output,
+    4 d f for the feed-forward block, 4 t d for scores and context. Of the last layer only the keys and values are
+    needed of every token, the rest of the predicted tokens and [CLS] alone. For each predicted token 2 d^2 + 2 d v for
+    the masked-LM head, over the true vocabulary; for each row 2 d^2 + 4 d for pooler and next sentence. The backward
+    pass needs two products for each of these, so three times the sum. Element-wise work and lookups count nothing.
     """
     d, f = config.hidden_size, config.intermediate_size
-    token = config.num_hidden_layers * (8 * d * d + 4 * d * f + 4 * length * d)
+    keys, queries = 4 * d * d, 4 * d * d + 4 * d * f + 4 * length * d
+    tokens = config.num_hidden_layers * length * keys
+    tokens += ((config.num_hidden_layers - 1) * length + predictions + 1) * queries
     head = 2 * d * d + 2 * d * config.vocab_size
-    return 3.0 * rows * (length * token + predictions * head + 2 * d * d + 4 * d)
+    return 3.0 * rows * (tokens + predictions * head + 2 * d * d + 4 * d)
 
 
 def matmul_shapes(config: BertConfig, rows: int, length: int, predictions: int) -> list[tuple[int, int, int]]:
@@ -253,4 +259,5 @@ def work(setting: Setting) -> None:
 
 
 if __name__ == "__main__":
+    keep_memory_in_huge_pages()
     work(Setting(**json.loads(sys.argv[1])))

@@ -45,7 +45,7 @@ def page(results: dict[str, Any]) -> str:
 {model["num_hidden_layers"]} layers x {model["hidden_size"]}, {config["train_steps"]:,} steps of {shape}
 ({tokens:,} token places), peak learning rate {config["optimizer"]["learning_rate"]:g},
 warm-up {config["warmup_steps"]} steps, float32. Both start from the same weights and see the same batches and
-masks; both use the original's Adam, clipping and schedule, and dropout 0.1. They take turns every
+masks; both use AdamW with the same clipping and schedule, and dropout 0.1. They take turns every
 {config["eval_every_steps"]} steps on one machine, and only training is on the clock. Ours includes reading and
 assembling the batches, masking, logging and checkpoints; the peer's batches lie ready. The peer computes logits
 at every position, as `BertForPreTraining` does.

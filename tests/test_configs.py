@@ -62,4 +62,4 @@ def test_configs_are_short_and_say_how_to_run_them() -> None:
     for path in (ROOT / "configs").glob("[!_]*.py"):
         text = path.read_text()
         assert "python -m experiments." in text.split('"""')[1], path
-        assert len(text.splitlines()) <= 90, path
+        assert len(text.splitlines()) <= 60, path

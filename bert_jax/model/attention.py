@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bert_jax.model.attention_kernels import fused_attention, fused_kernel
 from bert_jax.model.dropout import dropout
+from bert_jax.model.layers import gather_columns
 
 
 def attention(
@@ -18,6 +19,7 @@ def attention(
     value: Float[Array, "r s n h"],
     sequence_ids: Int[Array, "r s"] | None = None,
     *,
+    query_columns: Int[Array, "r t"] | None = None,
     direction: str = "bidirectional",
     dropout_rate: float = 0.0,
     dropout_key: PRNGKeyArray | None = None,
@@ -27,26 +29,34 @@ def attention(
 
     Padding has sequence id 0 and attends to padding: finite, and used by nobody. `sequence_ids` None means
     that every row is one sequence without padding. `direction` adds the causal mask. Dropout acts on the
-    probabilities.
+    probabilities. `query_columns` are the queries' columns among the keys, where they are fewer than those.
     """
-    if implementation == "auto":
+    if implementation == "auto" and query_columns is None:
         dropped = dropout_key is not None and dropout_rate > 0.0
         kernel = fused_kernel(jax.default_backend(), query.shape[1], direction, dropped)
         _say_once(kernel)
         if not kernel.startswith("xla"):
             return fused_attention(query, key, value, sequence_ids, kernel=kernel, direction=direction)
-    mask = attention_mask(sequence_ids, query.shape[1], direction)
+    mask = attention_mask(sequence_ids, key.shape[1], direction, query_columns)
     return _einsum_attention(query, key, value, mask, dropout_key, dropout_rate)
 
 
-def attention_mask(sequence_ids: Int[Array, "r t"] | None, length: int, direction: str) -> Bool[Array, "#r t t"] | None:
+def attention_mask(
+    sequence_ids: Int[Array, "r s"] | None,
+    length: int,
+    direction: str,
+    query_columns: Int[Array, "r t"] | None = None,
+) -> Bool[Array, "#r t s"] | None:
     """True where a query (second axis) may attend to a key (third axis); None where all may."""
-    mask = None if sequence_ids is None else sequence_ids[:, :, None] == sequence_ids[:, None, :]
+    column = jnp.arange(length, dtype=jnp.int32)[None]
+    mask = None
+    if sequence_ids is not None:
+        query_ids = sequence_ids if query_columns is None else gather_columns(sequence_ids, query_columns)
+        mask = query_ids[:, :, None] == sequence_ids[:, None, :]
     if direction == "bidirectional":
         return mask
-    position = jnp.arange(length, dtype=jnp.int32)
-    query, key = position[None, :, None], position[None, None, :]
-    causal = key <= query if direction == "left_to_right" else key >= query
+    query = (column if query_columns is None else query_columns)[:, :, None]
+    causal = column[:, None] <= query if direction == "left_to_right" else column[:, None] >= query
     return causal if mask is None else mask & causal
 
 

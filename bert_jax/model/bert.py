@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -12,6 +13,7 @@ from bert_jax.model.config import BertConfig
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import MaskedLanguageModelHead, NextSentenceHead, Pooler
+from bert_jax.model.layers import gather_columns
 
 
 class EncoderOutput(NamedTuple):
@@ -52,14 +54,16 @@ class Bert(nn.Module):
         *,
         dropout_key: PRNGKeyArray | None = None,
         all_hidden_states: bool = False,
+        columns: Int[Array, "r k"] | None = None,
     ) -> EncoderOutput:
         """Encodes a batch. Left out, `segment_ids` are 0, `sequence_ids` all one sequence, positions count from 0.
 
-        `dropout_key` None means no dropout (evaluation).
+        `dropout_key` None means no dropout (evaluation). With `columns` the last hidden state is [r, k, d]: those
+        columns only, for less work.
         """
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         x = self.embeddings(input_ids, segment_ids, position_ids, dropout_key=keys[0])
-        last, outputs = self.encoder(x, sequence_ids, dropout_key=keys[1])
+        last, outputs = self.encoder(x, sequence_ids, dropout_key=keys[1], columns=columns)
         return EncoderOutput(last, (x, *outputs) if all_hidden_states else None)
 
 
@@ -69,8 +73,9 @@ class BertForPreTraining(nn.Module):
     Parameters: those of `Bert` at the same paths (a pre-trained tree's `embeddings` and `encoder` are a
     `Bert` tree) and
 
-        pooler/{kernel [d, d], bias [d]} mlm_head/dense/{kernel [d, d], bias [d]},
-        mlm_head/layer_norm/{scale,bias} [d], mlm_head/bias [padded v] nsp_head/{kernel [d, 2], bias [2]}
+        pooler/{kernel [d, d], bias [d]}
+        mlm_head/dense/{kernel [d, d], bias [d]}, mlm_head/layer_norm/{scale,bias} [d], mlm_head/bias [padded v]
+        nsp_head/{kernel [d, 2], bias [2]}
 
     The masked-LM decoder is the word embedding itself. `next_sentence` False leaves out the pooler and the
     NSP head (the paper's "No NSP", table 5); its logits are then None.
@@ -101,12 +106,16 @@ class BertForPreTraining(nn.Module):
         """Returns float32 masked-LM logits at `masked_positions` and next-sentence logits at `example_columns`."""
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         x = self.embeddings(input_ids, segment_ids, position_ids, dropout_key=keys[0])
-        hidden, _ = self.encoder(x, sequence_ids, dropout_key=keys[1])
-        mlm_logits = self.mlm_head(hidden, masked_positions, self.embeddings.word_table())
+        wanted = [masked_positions, example_columns] if self.next_sentence else [masked_positions]
+        columns, predictions = jnp.concatenate(wanted, axis=1), masked_positions.shape[1]
+        if columns.shape[1] < input_ids.shape[1]:
+            hidden, _ = self.encoder(x, sequence_ids, dropout_key=keys[1], columns=columns)
+        else:  # a language model predicts every column
+            hidden = gather_columns(self.encoder(x, sequence_ids, dropout_key=keys[1])[0], columns)
+        mlm_logits = self.mlm_head(hidden[:, :predictions], None, self.embeddings.word_table())
         if not self.next_sentence:
             return mlm_logits, None
-        nsp_logits = self.nsp_head(self.pooler(hidden, example_columns)) if self.next_sentence else None
-        return mlm_logits, nsp_logits
+        return mlm_logits, self.nsp_head(self.pooler(hidden[:, predictions:]))
 
 
 def check_batch(batch: Mapping[str, np.ndarray], config: BertConfig) -> None:

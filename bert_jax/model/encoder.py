@@ -11,12 +11,12 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from bert_jax.model.attention import attention
 from bert_jax.model.config import BertConfig
 from bert_jax.model.dropout import dropout
-from bert_jax.model.layers import Dense, LayerNorm, activation
+from bert_jax.model.layers import Dense, LayerNorm, activation, gather_columns
 
 # Of each layer: attention probabilities, attention output, feed-forward output.
 DROPOUTS = 3
-# (one layer's parameters, its input, its DROPOUTS dropout keys or None) -> its output
-LayerFunction = Callable[[Any, Array, Array | None], Array]
+# (one layer's parameters, its input, its DROPOUTS dropout keys or None, columns or None) -> its output
+LayerFunction = Callable[[Any, Array, Array | None, Array | None], Array]
 
 
 class Encoder(nn.Module):
@@ -31,8 +31,13 @@ class Encoder(nn.Module):
         sequence_ids: Int[Array, "r t"] | None = None,
         *,
         dropout_key: PRNGKeyArray | None = None,
-    ) -> tuple[Float[Array, "r t d"], tuple[Float[Array, "r t d"], ...]]:
-        """Returns the last layer's output and the outputs of all layers, first to last."""
+        columns: Int[Array, "r k"] | None = None,
+    ) -> tuple[Float[Array, "r k d"], tuple[Float[Array, "r _ d"], ...]]:
+        """Returns the last layer's output and the outputs of all layers, first to last.
+
+        Where only some `columns` of the last output are wanted, the last layer computes no others: the same numbers
+        for less work (its keys and values need all columns, its queries and feed-forward do not).
+        """
         config = self.config
         if self.is_initializing():
             outputs = []
@@ -42,8 +47,8 @@ class Encoder(nn.Module):
             return x, tuple(outputs)
 
         # A layer's `apply` is a pure function: one definition serves the loop, the scan and rematerialisation.
-        def layer(params: Any, x: Array, keys: Array | None) -> Array:
-            output: Any = EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys)
+        def layer(params: Any, x: Array, keys: Array | None, columns: Array | None) -> Array:
+            output: Any = EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys, columns)
             return output
 
         if config.remat:
@@ -52,7 +57,12 @@ class Encoder(nn.Module):
         run = _scan_layers if config.scan_layers else _loop_over_layers
         # All keys at once: loop, scan and rematerialisation draw the same numbers, from one threefry call.
         keys = None if dropout_key is None else jax.random.split(dropout_key, (len(params), DROPOUTS))
-        outputs = run(layer, params, x, keys)
+        if columns is None:
+            outputs = run(layer, params, x, keys)
+        else:
+            outputs = run(layer, params[:-1], x, None if keys is None else keys[:-1])
+            last = layer(params[-1], (x, *outputs)[-1], None if keys is None else keys[-1], columns)
+            outputs = (*outputs, last)
         return outputs[-1], outputs
 
 
@@ -70,9 +80,11 @@ class EncoderLayer(nn.Module):
         x: Float[Array, "r t d"],
         sequence_ids: Int[Array, "r t"] | None = None,
         dropout_keys: Key[Array, "3"] | None = None,
-    ) -> Float[Array, "r t d"]:
+        columns: Int[Array, "r k"] | None = None,
+    ) -> Float[Array, "r k d"]:
+        """All columns of the output, or those given."""
         probabilities, attended, fed = (None,) * DROPOUTS if dropout_keys is None else dropout_keys
-        x = SelfAttention(self.config, name="attention")(x, sequence_ids, probabilities, attended)
+        x = SelfAttention(self.config, name="attention")(x, sequence_ids, probabilities, attended, columns)
         return FeedForward(self.config, name="feed_forward")(x, fed)
 
 
@@ -88,25 +100,30 @@ class SelfAttention(nn.Module):
         sequence_ids: Int[Array, "r t"] | None = None,
         probabilities_key: PRNGKeyArray | None = None,
         output_key: PRNGKeyArray | None = None,
-    ) -> Float[Array, "r t d"]:
+        columns: Int[Array, "r k"] | None = None,
+    ) -> Float[Array, "r k d"]:
         config = self.config
-        heads = (*x.shape[:2], config.num_attention_heads, config.head_size)
-        query, key, value = (
-            Dense(config, config.hidden_size, name=name)(x).reshape(heads) for name in ("query", "key", "value")
-        )
+        queries = x if columns is None else gather_columns(x, columns)
+
+        def project(name: str, x: Array) -> Array:
+            heads = (*x.shape[:2], config.num_attention_heads, config.head_size)
+            return Dense(config, config.hidden_size, name=name)(x).reshape(heads)
+
+        query, key, value = project("query", queries), project("key", x), project("value", x)
         context = attention(
             query,
             key,
             value,
             sequence_ids,
+            query_columns=columns,
             direction=config.attention_direction,
             dropout_rate=config.attention_probs_dropout_prob,
             dropout_key=probabilities_key,
             implementation=config.attention_implementation,
         )
-        output = Dense(config, config.hidden_size, name="output")(context.reshape(x.shape))
+        output = Dense(config, config.hidden_size, name="output")(context.reshape(queries.shape))
         output = dropout(output, config.hidden_dropout_prob, output_key)
-        return LayerNorm(config, name="layer_norm")(x + output)
+        return LayerNorm(config, name="layer_norm")(queries + output)
 
 
 class FeedForward(nn.Module):
@@ -127,17 +144,19 @@ class FeedForward(nn.Module):
 def _loop_over_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
     outputs = []
     for i, layer_params in enumerate(params):
-        x = layer(layer_params, x, None if keys is None else keys[i])
+        x = layer(layer_params, x, None if keys is None else keys[i], None)
         outputs.append(x)
     return tuple(outputs)
 
 
 def _scan_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
     """The same numbers as the loop, compiled once: parameters are stacked here, not in the checkpoint."""
+    if not params:
+        return ()
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
 
     def step(x: Array, inputs: tuple[Any, Array | None]) -> tuple[Array, Array]:
-        x = layer(inputs[0], x, inputs[1])
+        x = layer(inputs[0], x, inputs[1], None)
         return x, x
 
     _, outputs = jax.lax.scan(step, x, (stacked, keys))

@@ -5,16 +5,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from bert_jax.model.config import BertConfig
-from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype
+from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype, gather_columns
 
 # Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient
 # too.
 MASKED_LOGIT = -1e9
-
-
-def gather_columns(x: Float[Array, "r t d"], columns: Int[Array, "r k"]) -> Float[Array, "r k d"]:
-    """The vectors of each row at `columns` of the same row, so that a batch sharded over rows stays local."""
-    return jnp.take_along_axis(x, columns[:, :, None], axis=1, mode="clip")
 
 
 class Pooler(nn.Module):
@@ -26,8 +21,12 @@ class Pooler(nn.Module):
         self.dense = Dense(self.config, self.config.hidden_size)
         nn.share_scope(self, self.dense)  # pooler/kernel, not pooler/dense/kernel
 
-    def __call__(self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"]) -> Float[Array, "r m d"]:
-        return jnp.tanh(self.dense(gather_columns(hidden, example_columns)))
+    def __call__(
+        self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"] | None = None
+    ) -> Float[Array, "r m d"]:
+        """`example_columns` None: `hidden` holds the [CLS] vectors alone."""
+        hidden = hidden if example_columns is None else gather_columns(hidden, example_columns)
+        return jnp.tanh(self.dense(hidden))
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -41,10 +40,12 @@ class MaskedLanguageModelHead(nn.Module):
 
     @nn.compact
     def __call__(
-        self, hidden: Float[Array, "r t d"], positions: Int[Array, "r p"], word_table: Float[Array, "v d"]
+        self, hidden: Float[Array, "r t d"], positions: Int[Array, "r p"] | None, word_table: Float[Array, "v d"]
     ) -> Float[Array, "r p v"]:
+        """`positions` None: `hidden` holds the predicted positions alone."""
         config = self.config
-        x = Dense(config, config.hidden_size, name="dense")(gather_columns(hidden, positions))
+        hidden = hidden if positions is None else gather_columns(hidden, positions)
+        x = Dense(config, config.hidden_size, name="dense")(hidden)
         x = LayerNorm(config, name="layer_norm")(activation(x, config.hidden_act))
         bias = self.param("bias", nn.initializers.zeros, (config.padded_vocab_size,), jnp.float32)
         is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size

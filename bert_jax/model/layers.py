@@ -7,7 +7,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Shaped
 
 from bert_jax.model.config import BertConfig
 
@@ -37,6 +37,12 @@ class Dense(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
         dtype = compute_dtype(self.config)
         return jnp.dot(x.astype(dtype), kernel.astype(dtype)) + bias.astype(dtype)
+
+
+def gather_columns(x: Shaped[Array, "r t *rest"], columns: Int[Array, "r k"]) -> Shaped[Array, "r k *rest"]:
+    """The entries of each row at `columns` of the same row, so that a batch sharded over rows stays local."""
+    columns = columns.reshape(columns.shape + (1,) * (x.ndim - 2))
+    return jnp.take_along_axis(x, columns, axis=1, mode="clip")
 
 
 class LayerNorm(nn.Module):

@@ -63,7 +63,7 @@ def make_optimizer(settings: OptimizerSettings, params: Any) -> optax.GradientTr
     decayed = apply_rules(DECAY_RULES, params, "weight decay")
     multipliers = apply_rules(settings.learning_rate_multipliers, params, "learning rate multiplier")
     parts = [
-        optax.clip_by_global_norm(settings.clip_norm),
+        clip_by_global_norm(settings.clip_norm),
         scale_by_bert_adam(settings.b1, settings.b2, settings.eps, settings.bias_correction),
         add_weight_decay(decayed),
     ]
@@ -71,6 +71,20 @@ def make_optimizer(settings: OptimizerSettings, params: Any) -> optax.GradientTr
         # As the original LAMB for BERT: no layer-wise adaptation where there is no decay (biases, LayerNorm).
         parts.append(optax.masked(optax.scale_by_trust_ratio(), jax.tree.map(bool, decayed)))
     return optax.chain(*parts, scale_by_learning_rate(multipliers))
+
+
+def clip_by_global_norm(clip_norm: float) -> optax.GradientTransformationExtraArgs:
+    """Gradients whose norm over all parameters exceeds ``clip_norm`` are scaled down to it (Pascanu et al. 2013).
+
+    One scalar factor, which the compiler takes into the moments' update; Optax's own divides array by array and
+    stores the quotients, 1-2 % of a BASE step on a CPU.
+    """
+
+    def update(grads: Any, state: Any, params: Any = None, **_: Any) -> Any:
+        scale = clip_norm / jnp.maximum(optax.tree.norm(grads), clip_norm)
+        return jax.tree.map(lambda g: scale * g, grads), state
+
+    return _transformation(lambda params: optax.EmptyState(), update)
 
 
 def scale_by_bert_adam(

@@ -17,6 +17,7 @@ import jax
 from bert_jax.training import train as loop
 from bert_jax.training.metric_log import MetricLog
 from experiments.peers.line_protocol import READY, Channel
+from experiments.program import keep_memory_in_huge_pages
 
 
 class SlicedLog(MetricLog):
@@ -76,4 +77,5 @@ def work(config: dict[str, Any], workdir: str) -> None:
 
 
 if __name__ == "__main__":
+    keep_memory_in_huge_pages()
     work(**json.loads(sys.argv[1]))

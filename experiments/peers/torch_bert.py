@@ -56,27 +56,37 @@ def parameter_path(name: str) -> str:
 
 
 class BertAdam:
-    """The original's Adam: no bias correction, decoupled decay but for biases and LayerNorm, by PyTorch's fused AdamW.
+    """Our optimizer by PyTorch's fused AdamW: clipping, decoupled decay but for biases and LayerNorm.
 
-    PyTorch always corrects the bias. With c1 = 1 - b1^n and c2 = 1 - b2^n for update n, its rule
-    lr' m / c1 / (sqrt(v / c2) + eps') + lr' decay' w equals the original's lr (m / (sqrt(v) + eps) + decay w) for
-    lr' = lr c1 / sqrt(c2), eps' = eps / sqrt(c2), decay' = decay sqrt(c2) / c1.
+    PyTorch always corrects the bias; the original does not (``bias_correction`` False). With c1 = 1 - b1^n and
+    c2 = 1 - b2^n for update n, PyTorch's rule lr' m / c1 / (sqrt(v / c2) + eps') + lr' decay' w equals the original's
+    lr (m / (sqrt(v) + eps) + decay w) for lr' = lr c1 / sqrt(c2), eps' = eps / sqrt(c2), decay' = decay sqrt(c2) / c1.
     """
 
-    def __init__(self, model: Any, *, weight_decay: float, b1: float, b2: float, eps: float, clip_norm: float) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        weight_decay: float,
+        b1: float,
+        b2: float,
+        eps: float,
+        clip_norm: float,
+        bias_correction: bool = False,
+    ) -> None:
         named = list(model.named_parameters())
         kept = [p for name, p in named if name.endswith(".bias") or "LayerNorm" in name]
         decayed = [p for name, p in named if not (name.endswith(".bias") or "LayerNorm" in name)]
         groups = [{"params": decayed, "decay": weight_decay}, {"params": kept, "decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, betas=(b1, b2), fused=True)
         self.parameters = [p for _, p in named]
-        self.b1, self.b2, self.eps, self.clip_norm = b1, b2, eps, clip_norm
+        self.b1, self.b2, self.eps, self.clip_norm, self.bias_correction = b1, b2, eps, clip_norm, bias_correction
         self.updates = 0
 
     def step(self, learning_rate: float) -> None:
         """One update from the gradients, clipped by their global norm; then they are gone."""
         self.updates += 1
-        c1, c2 = 1 - self.b1**self.updates, 1 - self.b2**self.updates
+        c1, c2 = (1.0, 1.0) if self.bias_correction else (1 - self.b1**self.updates, 1 - self.b2**self.updates)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * c1 / c2**0.5
             group["eps"] = self.eps / c2**0.5

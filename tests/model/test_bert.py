@@ -242,6 +242,28 @@ def test_hidden_states_are_embeddings_and_every_layer(params: dict[str, Any]) ->
         assert model.apply({"params": params}, ids(2, 6)).hidden_states is None
 
 
+@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right", "right_to_left"])
+@pytest.mark.parametrize("scan", [False, True])
+def test_some_columns_equal_those_of_the_whole_output(params: dict[str, Any], direction: str, scan: bool) -> None:
+    config = CONFIG.replace(attention_direction=direction, scan_layers=scan)
+    sequence_ids = jnp.asarray([[1] * 12, [1] * 5 + [2] * 4 + [0] * 3], jnp.int32)
+    columns = jnp.asarray([[0, 11, 3, 3], [5, 1, 8, 0]], jnp.int32)
+    weight = jnp.asarray(np.random.default_rng(7).normal(size=(2, 4, 32)), jnp.float32)
+
+    def some(params: object) -> jax.Array:
+        output = Bert(config).apply({"params": params}, ids(2, 12), None, sequence_ids, columns=columns)
+        return (output.last_hidden_state * weight).sum()
+
+    def whole(params: object) -> jax.Array:
+        output = Bert(config).apply({"params": params}, ids(2, 12), None, sequence_ids)
+        return (jnp.take_along_axis(output.last_hidden_state, columns[..., None], 1) * weight).sum()
+
+    value, gradient = jax.jit(jax.value_and_grad(some))(params)
+    expected_value, expected = jax.jit(jax.value_and_grad(whole))(params)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradient, expected)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
