@@ -1,4 +1,4 @@
-"""BERT (arXiv:1810.04805) for JAX: from raw text to a pre-trained and fine-tuned encoder.
+"""BERT (arXiv:1810.04805) for JAX: from raw text to a pre-trained encoder.
 
 The names below are the whole public surface. They are imported on first use, so that the data workers, which
 import ``bert_jax.data`` alone, never load JAX.
@@ -29,7 +29,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("data", "model", "tasks", "training", "predict"):
+    if name in ("data", "model", "tasks", "training", "predict", "report"):
         return importlib.import_module(f"bert_jax.{name}")
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
 

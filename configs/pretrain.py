@@ -2,17 +2,18 @@
 
     python -m experiments.train --config configs/pretrain.py:size=base --config.corpus=DIR --workdir runs/base
 
-Choices after the colon: size= (base, large, tiny, mini, small, medium, L4_H256, ...), seq= (two_phase, 128, 512),
+Choices after the colon: size= (base, large, tiny, mini, small, medium, L4_H256, ...), seq= (two_phase or a length),
 objective= (mlm_nsp, mlm_sop, mlm, ltr, rtl), masking= (80-10-10, 100-0-0, 80-0-20, 80-20-0, 0-20-80, 0-0-100: the rows
 of Table 8, mask-same-random; whole_word; ngram), optimizer= (adamw, lamb).
 
 BASE as published: 1,000,000 steps of 256 sequences, 90 % of them of 128 tokens; 4 days on 16 TPU v2 chips. Expected:
-held-out masked-LM perplexity 3.99 (Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23.
-optimizer=lamb is NVIDIA's schedule for LARGE: 7,038 steps of 65,536 x 128, then 1,563 steps of 32,768 x 512.
+held-out masked-LM perplexity 3.99 (Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23. optimizer=lamb
+is NVIDIA's schedule for LARGE: 7,038 steps of 65,536 x 128, then 1,563 steps of 32,768 x 512.
 """
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_dict
 
+CHOICES = {"size": "base", "seq": "two_phase", "objective": "mlm_nsp", "masking": "80-10-10", "optimizer": "adamw"}
 NAMED = dict(tiny="L2_H128", mini="L4_H256", small="L4_H512", medium="L8_H512", base="L12_H768", large="L24_H1024")
 TWO_PHASES = ({"train_steps": 900_000}, {"train_steps": 100_000, "max_seq_length": 512})
 LAMB_PHASES = (
@@ -22,26 +23,25 @@ LAMB_PHASES = (
 
 
 def get_config(choices: str = "") -> ConfigDict:
-    chosen = {"size": "base", "seq": "two_phase", "objective": "mlm_nsp", "masking": "80-10-10", "optimizer": "adamw"}
-    for key, _, value in (choice.partition("=") for choice in choices.split(",") if choice):
-        if key not in chosen:
-            raise ValueError(f"pretrain.py has no choice {key!r}; it has {', '.join(chosen)}")
-        chosen[key] = value
-    lamb = chosen["optimizer"] == "lamb"
+    chosen = CHOICES | dict(choice.partition("=")[::2] for choice in choices.split(",") if choice)
+    if unknown := chosen.keys() - CHOICES:
+        raise ValueError(f"pretrain.py has no choice {min(unknown)!r}; it has {', '.join(CHOICES)}")
+    lamb, two_phase = chosen["optimizer"] == "lamb", chosen["seq"] == "two_phase"
     config = ConfigDict({"task": "pretraining", "seed": 0, "corpus": "", "objective": chosen["objective"]})
-    config.update({"short_seq_prob": 0.1, "fill": "document", "eval_examples": 10_000})
-    config.model, config.masking = model(chosen["size"]), masking(chosen["masking"])
-    config.update({"batch_size": 256, "max_seq_length": 512 if chosen["seq"] == "512" else 128})
-    config.optimizer = ConfigDict({"name": chosen["optimizer"], "learning_rate": 1e-4, "weight_decay": 0.01})
-    config.warmup_steps = None if lamb else 10_000
-    if lamb:
-        config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 6e-3, "bias_correction": True})
-    if lamb or chosen["seq"] == "two_phase":
-        config.phases = LAMB_PHASES if lamb else TWO_PHASES
-    else:
-        config.train_steps = 1_000_000
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.update({"log_every_steps": 100, "eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
+    try:
+        length = 128 if two_phase else int(chosen["seq"])
+        config.model, config.masking = model(chosen["size"]), masking(chosen["masking"])
+    except ValueError:
+        raise ValueError(f"{choices!r} has a malformed size, seq or masking; see configs/pretrain.py") from None
+    config.update({"short_seq_prob": 0.1, "fill": "document", "batch_size": 256, "max_seq_length": length})
+    config.optimizer = {"name": chosen["optimizer"], "learning_rate": 6e-3 if lamb else 1e-4, "weight_decay": 0.01}
+    config.optimizer.bias_correction = lamb  # the original has none
+    config.update({"warmup_steps": None if lamb else 10_000, "warmup_ratio": config_dict.placeholder(float)})
+    config.phases = LAMB_PHASES if lamb else TWO_PHASES if two_phase else ()
+    config.train_steps = config_dict.placeholder(int) if config.phases else 1_000_000
+    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 2})
+    config.update({"init_from": config_dict.placeholder(str), "eval_examples": 10_000, "log_every_steps": 100})
+    config.update({"eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
     return config
 
 

@@ -48,7 +48,8 @@ warm-up {config["warmup_steps"]} steps, float32. Both start from the same weight
 masks; both use AdamW with the same clipping and schedule, and dropout 0.1. They take turns every
 {config["eval_every_steps"]} steps on one machine, and only training is on the clock. Ours includes reading and
 assembling the batches, masking, logging and checkpoints; the peer's batches lie ready. The peer computes logits
-at every position, as `BertForPreTraining` does.
+at every position, as `BertForPreTraining` does. Ours keeps its memory in huge pages (`experiments/program.py`), as all
+our training programs do; the peer runs as its users run it.
 
 | | {LABELS["ours"]} | {LABELS["peer"]} |
 |---|---|---|

@@ -7,12 +7,13 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bert_jax.training.workdir import processor
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "tokenizers", "torch", "transformers", "datasets")
 
@@ -25,7 +26,7 @@ def available_cores() -> int:
 def describe() -> dict[str, Any]:
     """Processor, cores, memory in GB, system, Python and package versions."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": available_cores(),
         "memory_gb": _memory_gb(),
         "devices": [device.device_kind for device in jax.devices()],
@@ -63,14 +64,6 @@ def _best(function: Callable[[], Any], repeats: int) -> float:
         jax.block_until_ready(function())
         seconds.append(time.perf_counter() - start)
     return min(seconds)
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _memory_gb() -> float | None:

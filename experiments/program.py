@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
-from absl import app, logging
+from absl import app, flags, logging
 
 # XLA on CPU takes its buffers from malloc anew for every step, and glibc gives large ones back to the system at once:
 # tens of thousands of page faults a step. Kept and in huge pages, a step of a small model takes a quarter less time.
 MALLOC_TUNABLES = (
-    "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=2000000000:glibc.malloc.arena_max=1"
+    "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000:glibc.malloc.arena_max=1"
 )
 
 
@@ -34,7 +35,17 @@ def run_program(main: Callable[[], None]) -> None:
             fail(" ".join(str(error).split()))
 
     keep_memory_in_huge_pages()
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse_flags)
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    try:
+        return flags.FLAGS(arguments)
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        # A config file's own error comes inside a traceback: its last line says what is wrong.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        last = lines[-1].removeprefix("ValueError: ") if lines else type(error).__name__
+        fail(f"the config has no field {last.strip(chr(34))}" if isinstance(error, AttributeError) else last)
 
 
 def keep_memory_in_huge_pages() -> None:
@@ -47,7 +58,7 @@ def keep_memory_in_huge_pages() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def fail(reason: str) -> None:
+def fail(reason: str) -> NoReturn:
     """Ends the program with exit code 1."""
     print(f"error: {reason}", file=sys.stderr)
     sys.exit(1)

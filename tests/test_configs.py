@@ -1,5 +1,6 @@
 """Every config, in each of its choices, is one that the loop accepts; every field is read."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,21 @@ def test_pretrain_choices_are_accepted(choices: str, tiny_corpus: Path) -> None:
     assert sum(phase.train_steps for phase in phases) == (8601 if "lamb" in choices else 1_000_000)
 
 
+def test_the_flags_of_the_readme_are_fields() -> None:
+    fields = pretrain.get_config()
+    for name in re.findall(r"--config\.([\w.]+)=", (ROOT / "README.md").read_text()):
+        value = fields
+        for part in name.split("."):
+            assert part in value, name
+            value = value[part] if isinstance(value, ConfigDict) else None
+
+
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"pretrain.py has no choice 'sise'; it has size, seq"):
         pretrain.get_config("sise=base")
+    for choice in ("size=huge", "masking=80", "seq=short"):
+        with pytest.raises(ValueError, match="malformed size, seq or masking"):
+            pretrain.get_config(choice)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 1200])

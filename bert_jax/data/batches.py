@@ -103,25 +103,23 @@ def evaluation_batches(
     batch_size: int,
     *,
     max_examples: int | None = None,
-    rows: slice = slice(None),
 ) -> Iterator[Batch]:
     """One pass over the first epoch, or over a random `max_examples` of it: each example exactly once.
 
-    The last batch is filled up with rows of padding (`example_weights` 0), so that all have one shape. `rows`
-    are the rows of each batch that this host takes.
+    The last batch is filled up with rows of padding (`example_weights` 0), so that all have one shape.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
     batches = PretrainingBatches(corpus, tokenizer, settings, seed, 1)
     size = batches.num_examples if max_examples is None else min(max_examples, batches.num_examples)
-    return _padded_batches(batches, tokenizer, size, batch_size, rows)
+    return _padded_batches(batches, tokenizer, size, batch_size)
 
 
 def _padded_batches(
-    batches: PretrainingBatches, tokenizer: SpecialTokens, size: int, batch_size: int, rows: slice
+    batches: PretrainingBatches, tokenizer: SpecialTokens, size: int, batch_size: int
 ) -> Iterator[Batch]:
     for first in range(0, size, batch_size):
-        indices = np.arange(first, first + batch_size)[rows]
+        indices = np.arange(first, first + batch_size)
         real = batches.examples(indices[indices < size])
         padding = padding_rows(int((indices >= size).sum()), batches.settings, tokenizer)
         yield {name: np.concatenate([real[name], padding[name]]) for name in real}

@@ -185,8 +185,7 @@ class _Builder:
         """Write `corpus.json`, or a ValueError if there is nothing to write."""
         documents = sum(writer.num_documents for writer in self.writers.values())
         if documents == 0:
-            reasons = ", ".join(f"{p['count']} x {r}" for r, p in problems.as_dict().items())
-            raise ValueError(f"no document in the inputs ({reasons or 'they are empty'}); check --input and --format")
+            raise ValueError(_no_document(problems))
         if self.writers["train"].num_documents == 0:
             raise ValueError(f"all {documents} documents are held out; use a held_out smaller than {held_out}")
         splits = {}

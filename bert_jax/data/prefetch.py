@@ -78,10 +78,3 @@ class Prefetch(Generic[T]):
                 return
             self._ready.put((batch, None))
             step += 1
-
-
-def prefetch(
-    batch_function: Callable[[int], T], start_step: int = 0, depth: int = 2, *, stop_step: int | None = None
-) -> Prefetch[T]:
-    """Starts a `Prefetch`."""
-    return Prefetch(batch_function, start_step, depth, stop_step=stop_step)

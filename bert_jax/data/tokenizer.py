@@ -101,20 +101,6 @@ class Tokenizer(ABC):
                 encoding.extend(self._encode_plain(part, joined=joined), start)
         return encoding
 
-    def check(self, text: str) -> list[str]:
-        """Warnings about how this tokenizer meets a sample of a corpus, a sentence each."""
-        warnings = []
-        ids = np.array(self.encode_ids(text), np.int64)
-        unknown = unknown_warning(int((ids == self.unk_id).sum()), len(ids))
-        if unknown:
-            warnings.append(unknown)
-        if self.decomposes(text):
-            warnings.append(
-                "the text has Hangul or kana, which an uncased tokenizer takes apart into Jamo and base "
-                "letters (as the original BERT does): use a cased vocabulary, lowercase=False"
-            )
-        return warnings
-
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the directory that `load_tokenizer` reads; the configuration last, each file in one step."""
         target = Path(directory)

@@ -31,9 +31,11 @@ def attention(
     that every row is one sequence without padding. `direction` adds the causal mask. Dropout acts on the
     probabilities. `query_columns` are the queries' columns among the keys, where they are fewer than those.
     """
-    if implementation == "auto" and query_columns is None:
+    if implementation == "auto":
         dropped = dropout_key is not None and dropout_rate > 0.0
-        kernel = fused_kernel(jax.default_backend(), query.shape[1], direction, dropped)
+        kernel = "xla (only some columns are asked for)"
+        if query_columns is None:
+            kernel = fused_kernel(jax.default_backend(), query.shape[1], direction, dropped)
         _say_once(kernel)
         if not kernel.startswith("xla"):
             return fused_attention(query, key, value, sequence_ids, kernel=kernel, direction=direction)

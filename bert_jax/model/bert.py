@@ -13,7 +13,6 @@ from bert_jax.model.config import BertConfig
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import MaskedLanguageModelHead, NextSentenceHead, Pooler
-from bert_jax.model.layers import gather_columns
 
 
 class EncoderOutput(NamedTuple):
@@ -108,11 +107,8 @@ class BertForPreTraining(nn.Module):
         x = self.embeddings(input_ids, segment_ids, position_ids, dropout_key=keys[0])
         wanted = [masked_positions, example_columns] if self.next_sentence else [masked_positions]
         columns, predictions = jnp.concatenate(wanted, axis=1), masked_positions.shape[1]
-        if columns.shape[1] < input_ids.shape[1]:
-            hidden, _ = self.encoder(x, sequence_ids, dropout_key=keys[1], columns=columns)
-        else:  # a language model predicts every column
-            hidden = gather_columns(self.encoder(x, sequence_ids, dropout_key=keys[1])[0], columns)
-        mlm_logits = self.mlm_head(hidden[:, :predictions], None, self.embeddings.word_table())
+        hidden, _ = self.encoder(x, sequence_ids, dropout_key=keys[1], columns=columns)
+        mlm_logits = self.mlm_head(hidden[:, :predictions], self.embeddings.word_table())
         if not self.next_sentence:
             return mlm_logits, None
         return mlm_logits, self.nsp_head(self.pooler(hidden[:, predictions:]))

@@ -33,10 +33,10 @@ class Encoder(nn.Module):
         dropout_key: PRNGKeyArray | None = None,
         columns: Int[Array, "r k"] | None = None,
     ) -> tuple[Float[Array, "r k d"], tuple[Float[Array, "r _ d"], ...]]:
-        """Returns the last layer's output and the outputs of all layers, first to last.
+        """Returns the last layer's output, at `columns` if given, and the outputs of all layers, first to last.
 
-        Where only some `columns` of the last output are wanted, the last layer computes no others: the same numbers
-        for less work (its keys and values need all columns, its queries and feed-forward do not).
+        With `columns` the last layer computes no others: its keys and values need all columns, its queries and its
+        feed-forward do not. Without dropout the numbers are the same; dropout draws for what is computed.
         """
         config = self.config
         if self.is_initializing():
@@ -44,26 +44,29 @@ class Encoder(nn.Module):
             for i in range(config.num_hidden_layers):
                 x = EncoderLayer(config, name=f"layer_{i}")(x, sequence_ids)
                 outputs.append(x)
-            return x, tuple(outputs)
+            return x if columns is None else gather_columns(x, columns), tuple(outputs)
 
         # A layer's `apply` is a pure function: one definition serves the loop, the scan and rematerialisation.
         def layer(params: Any, x: Array, keys: Array | None, columns: Array | None) -> Array:
             output: Any = EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys, columns)
             return output
 
-        if config.remat:
-            layer = jax.checkpoint(layer, prevent_cse=not config.scan_layers)
+        inner = outer = layer
+        if config.remat:  # inside a scan the compiler cannot undo it, and need not be kept from trying
+            inner, outer = jax.checkpoint(layer, prevent_cse=not config.scan_layers), jax.checkpoint(layer)
         params = [self.variables["params"][f"layer_{i}"] for i in range(config.num_hidden_layers)]
         run = _scan_layers if config.scan_layers else _loop_over_layers
         # All keys at once: loop, scan and rematerialisation draw the same numbers, from one threefry call.
         keys = None if dropout_key is None else jax.random.split(dropout_key, (len(params), DROPOUTS))
         if columns is None:
-            outputs = run(layer, params, x, keys)
-        else:
-            outputs = run(layer, params[:-1], x, None if keys is None else keys[:-1])
-            last = layer(params[-1], (x, *outputs)[-1], None if keys is None else keys[-1], columns)
-            outputs = (*outputs, last)
-        return outputs[-1], outputs
+            return run(inner, params, x, keys)
+        if columns.shape[1] >= x.shape[1]:  # a language model wants every column
+            last, outputs = run(inner, params, x, keys)
+            last = gather_columns(last, columns)
+            return last, (*outputs[:-1], last)
+        x, outputs = run(inner, params[:-1], x, None if keys is None else keys[:-1])
+        last = outer(params[-1], x, None if keys is None else keys[-1], columns)
+        return last, (*outputs, last)
 
 
 class EncoderLayer(nn.Module):
@@ -141,23 +144,28 @@ class FeedForward(nn.Module):
         return LayerNorm(config, name="layer_norm")(x + output)
 
 
-def _loop_over_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
+def _loop_over_layers(
+    layer: LayerFunction, params: list[Any], x: Array, keys: Array | None
+) -> tuple[Array, tuple[Array, ...]]:
     outputs = []
     for i, layer_params in enumerate(params):
         x = layer(layer_params, x, None if keys is None else keys[i], None)
         outputs.append(x)
-    return tuple(outputs)
+    return x, tuple(outputs)
 
 
-def _scan_layers(layer: LayerFunction, params: list[Any], x: Array, keys: Array | None) -> tuple[Array, ...]:
+def _scan_layers(
+    layer: LayerFunction, params: list[Any], x: Array, keys: Array | None
+) -> tuple[Array, tuple[Array, ...]]:
     """The same numbers as the loop, compiled once: parameters are stacked here, not in the checkpoint."""
     if not params:
-        return ()
+        return x, ()
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
 
     def step(x: Array, inputs: tuple[Any, Array | None]) -> tuple[Array, Array]:
         x = layer(inputs[0], x, inputs[1], None)
         return x, x
 
-    _, outputs = jax.lax.scan(step, x, (stacked, keys))
-    return tuple(outputs)
+    # The last output is the carry, not a slice of all outputs: the compiler drops those where nobody reads them.
+    last, outputs = jax.lax.scan(step, x, (stacked, keys))
+    return last, tuple(outputs)

@@ -2,10 +2,10 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from bert_jax.model.config import BertConfig
-from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype, gather_columns
+from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype
 
 # Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient
 # too.
@@ -21,16 +21,12 @@ class Pooler(nn.Module):
         self.dense = Dense(self.config, self.config.hidden_size)
         nn.share_scope(self, self.dense)  # pooler/kernel, not pooler/dense/kernel
 
-    def __call__(
-        self, hidden: Float[Array, "r t d"], example_columns: Int[Array, "r m"] | None = None
-    ) -> Float[Array, "r m d"]:
-        """`example_columns` None: `hidden` holds the [CLS] vectors alone."""
-        hidden = hidden if example_columns is None else gather_columns(hidden, example_columns)
-        return jnp.tanh(self.dense(hidden))
+    def __call__(self, first: Float[Array, "r m d"]) -> Float[Array, "r m d"]:
+        return jnp.tanh(self.dense(first))
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """Logits over the vocabulary at the predicted positions only.
+    """Logits over the vocabulary, of the vectors at the predicted positions.
 
     dense + activation + layer norm, times the word embedding (tied), plus a bias: the original's
     `get_masked_lm_output`. Parameters: dense, layer_norm, bias [padded v].
@@ -39,12 +35,8 @@ class MaskedLanguageModelHead(nn.Module):
     config: BertConfig
 
     @nn.compact
-    def __call__(
-        self, hidden: Float[Array, "r t d"], positions: Int[Array, "r p"] | None, word_table: Float[Array, "v d"]
-    ) -> Float[Array, "r p v"]:
-        """`positions` None: `hidden` holds the predicted positions alone."""
+    def __call__(self, hidden: Float[Array, "r p d"], word_table: Float[Array, "v d"]) -> Float[Array, "r p v"]:
         config = self.config
-        hidden = hidden if positions is None else gather_columns(hidden, positions)
         x = Dense(config, config.hidden_size, name="dense")(hidden)
         x = LayerNorm(config, name="layer_norm")(activation(x, config.hidden_act))
         bias = self.param("bias", nn.initializers.zeros, (config.padded_vocab_size,), jnp.float32)

@@ -101,7 +101,7 @@ def headline(run: Run, model: Predictor | None) -> str:
         if name in EVALUATION:
             title, note, write = EVALUATION[name]
             cards.append(card(title, write(value), note))
-        elif name not in EVALUATION and not name.endswith("_loss"):
+        elif not name.endswith("_loss"):
             cards.append(card(name.replace("_", " "), tidy(value)))
     if run.tokens_per_second:
         cards.append(card("Speed", short(run.tokens_per_second), "tokens a second, median"))

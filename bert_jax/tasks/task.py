@@ -23,7 +23,9 @@ class Stream(Protocol):
     """Training batches as a pure function of the step: nothing about the data needs saving."""
 
     @property
-    def steps_per_epoch(self) -> int: ...
+    def num_examples(self) -> int:
+        """Examples of an epoch."""
+        ...
 
     def batch(self, step: int, rows: slice = slice(None)) -> dict[str, np.ndarray]:
         """Rows ``rows`` of the global batch of ``step``."""

@@ -1,6 +1,6 @@
 """Checkpoints by Orbax, behind this file alone: asynchronous, atomic, keep-last-N and keep-best.
 
-A step's directory holds the items ``params``, ``training`` (everything else of the state) and ``meta`` (JSON), so
+A step's directory holds the items ``params``, ``training`` (step and moments) and ``meta`` (JSON), so
 that a reader who wants the encoder reads only the parameters.
 """
 
@@ -69,7 +69,7 @@ class Checkpoints:
         self.manager.save(step, args=items, metrics=figures or None, force=True)
 
     def restore(self, like: TrainState) -> TrainState | None:
-        """The newest checkpoint, on the devices and shardings of ``like``; None when there is none.
+        """``like`` with the newest checkpoint's arrays, on its devices and shardings; None when there is none.
 
         Args:
             like: ``jax.ShapeDtypeStruct`` leaves with shardings.
@@ -120,7 +120,8 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
 
 
 def _rest(state: TrainState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in ("step", "opt_state", "hyperparameters", "seed")}
+    # Not the hyperparameters and the seed: those are the config's, which may have been changed meanwhile.
+    return {name: getattr(state, name) for name in ("step", "opt_state")}
 
 
 def best_step(workdir: str | Path, selection: tuple[str, str]) -> int:

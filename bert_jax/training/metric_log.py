@@ -65,6 +65,22 @@ class MetricLog:
             self._line(step, wait_seconds)
             self._restart(step, wait_seconds)
 
+    def check(self, step: int) -> None:
+        """Waits for the steps since the last line. FloatingPointError: a loss or a gradient that is not finite."""
+        means = Means()
+        means.add(self.pending)
+        if self.pending:
+            self._loss(step, means.ratios())
+
+    def _loss(self, step: int, values: dict[str, float]) -> float:
+        loss = sum(values[name] for name in self.objective)
+        if not math.isfinite(loss + values["gradient_norm"]):
+            raise FloatingPointError(
+                f"loss {loss}, gradient norm {values['gradient_norm']} in steps {self.since + 1} to {step}; lower"
+                " optimizer.learning_rate or lengthen the warm-up, and start again: the last checkpoint is intact"
+            )
+        return loss
+
     def evaluation(self, step: int, result: dict[str, float]) -> None:
         """Writes the figures of an evaluation; none (nothing held out) write nothing."""
         if result and self.writer is not None:
@@ -95,12 +111,7 @@ class MetricLog:
         means.add(self.pending)
         values = means.ratios()
         seconds = max(time.monotonic() - self.started - self.paused, 1e-9)
-        loss = sum(values[name] for name in self.objective)
-        if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"loss is {loss} in steps {self.since + 1} to {step}; lower optimizer.learning_rate or lengthen the"
-                " warm-up, and start again: the last checkpoint is intact"
-            )
+        loss = self._loss(step, values)
         values = {
             "loss": loss,
             **values,

@@ -85,6 +85,8 @@ class TrainSettings:
         lengths = [self.train_steps is not None, self.train_epochs is not None, bool(self.phases)]
         if sum(lengths) != 1:
             raise ValueError("give exactly one of train_steps, train_epochs and phases")
+        if self.train_epochs is not None and self.train_epochs <= 0:
+            raise ValueError(f"train_epochs={self.train_epochs} must be more than 0")
         if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError("give warmup_steps or warmup_ratio, not both")
 
@@ -125,8 +127,8 @@ def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:
         return settings.phases
     steps = settings.train_steps
     if steps is None:
-        per_epoch = task.stream(settings.batch_size, settings.max_seq_length).steps_per_epoch
-        steps = max(1, int(per_epoch * (settings.train_epochs or 0)))
+        examples = task.stream(settings.batch_size, settings.max_seq_length).num_examples
+        steps = max(1, int(examples / settings.batch_size * (settings.train_epochs or 0)))
     return (Phase(steps, settings.max_seq_length, settings.batch_size, settings.accumulation_steps),)
 
 

@@ -79,16 +79,18 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, BATCH)
 
 
-def local_rows(mesh: Mesh, batch_size: int) -> slice:
+def local_rows(mesh: Mesh, batch_size: int, accumulation_steps: int = 1) -> slice:
     """The rows of the global batch that this process assembles.
 
     Raises:
         ValueError: the rows do not divide over the mesh.
     """
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
-    if batch_size % parts:
+    if batch_size % (parts * accumulation_steps):
+        pieces = f" in {accumulation_steps} accumulation steps" if accumulation_steps > 1 else ""
         raise ValueError(
-            f"batch of {batch_size} rows does not divide over data x fsdp = {parts} devices; make it a multiple"
+            f"batch of {batch_size} rows{pieces} does not divide over data x fsdp = {parts} devices; make it a multiple"
+            f" of {parts * accumulation_steps}"
         )
     share = batch_size // jax.process_count()
     return slice(jax.process_index() * share, (jax.process_index() + 1) * share)

@@ -44,13 +44,14 @@ def init_state(
 ) -> TrainState:
     """A fresh state; traceable, so that ``jax.jit`` with shardings creates every array where it will live."""
     params = task.init(jax.random.key(seed))
-    return TrainState(
-        step=jnp.zeros((), jnp.int32),
-        params=params,
-        opt_state=optimizer.init(params),
-        hyperparameters={name: jnp.asarray(value, jnp.float32) for name, value in hyperparameters.items()},
-        seed=jnp.asarray(seed, jnp.uint32),
-    )
+    step, opt_state = jnp.zeros((), jnp.int32), optimizer.init(params)
+    return TrainState(step=step, params=params, opt_state=opt_state, **settings_of_state(hyperparameters, seed))
+
+
+def settings_of_state(hyperparameters: dict[str, float], seed: int) -> dict[str, Any]:
+    """The fields of the state that the config sets, also when a run goes on."""
+    values = {name: jnp.asarray(value, jnp.float32) for name, value in hyperparameters.items()}
+    return {"hyperparameters": values, "seed": jnp.asarray(seed, jnp.uint32)}
 
 
 def train_step(

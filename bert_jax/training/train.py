@@ -19,7 +19,7 @@ from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.settings import Config, Phase, TrainSettings, learning_rate_fraction, plan, read_config
 from bert_jax.training.sharding import batch_sharding, local_rows, make_mesh, put_batch, state_shardings
-from bert_jax.training.step import TrainState, init_state, train_step
+from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.workdir import prepare_workdir
 
@@ -71,6 +71,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                             result = evaluated
                         due = step % settings.checkpoint_every_steps == 0 or step == last
                         if due or stop.received or (evaluated and checkpoints.is_best(evaluated)):
+                            log.check(step)  # a state that is no number would be the newest for ever
                             checkpoints.save(state, evaluated)
                         if stop.received:
                             checkpoints.wait()
@@ -105,7 +106,10 @@ def begin(
     )
     like = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
     state = checkpoints.restore(like)
-    if state is None:
+    if state is not None:
+        given = settings_of_state(hyperparameters, settings.seed)
+        state = state.replace(**jax.device_put(given, NamedSharding(mesh, PartitionSpec())))
+    else:
         state = jax.jit(fresh, out_shardings=shardings)()
         if settings.init_from:
             state = state.replace(params=initial_params(settings.init_from, state.params, shardings.params))
@@ -129,7 +133,7 @@ def spans(phases: tuple[Phase, ...], step: int) -> Iterator[tuple[Phase, int]]:
 def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[dict[str, jax.Array], int]]:
     """``step -> (global batch on the devices, its number of real tokens in this process's rows)``."""
     stream = task.stream(phase.batch_size, phase.max_seq_length)
-    rows = local_rows(mesh, phase.batch_size)
+    rows = local_rows(mesh, phase.batch_size, phase.accumulation_steps)
 
     def batch(step: int) -> tuple[dict[str, jax.Array], int]:
         local = stream.batch(step, rows)

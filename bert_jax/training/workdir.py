@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import platform
@@ -22,6 +23,16 @@ CONFIG, MODEL_CONFIG, ENVIRONMENT, TOKENIZER = (
     "environment.json",
     "tokenizer",
 )
+PATHS = ("corpus", "data_dir", "init_from")
+# What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
+FIXED = ("task:", "objective:", "optimizer.name:", "model")
+FREE = tuple(
+    f"model.{name}:"
+    for name in (
+        *("dtype", "scan_layers", "remat", "attention_implementation", "initializer_range"),
+        *("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    )
+)
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers", "sentencepiece")
 
 
@@ -29,31 +40,40 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     """Writes ``config.json``, ``bert_config.json``, ``environment.json`` and ``tokenizer/``; process 0 only.
 
     A config that differs from the one the workdir began with is named on standard error, field by field, and used.
+    Paths are kept absolute: every reader needs just the directory.
 
     Raises:
-        ValueError: the model differs: its checkpoints could not be read.
+        ValueError: what differs makes it another run: its checkpoints could not be read, or would mean something else.
     """
     if jax.process_index() != 0:
         return
     directory = Path(workdir)
     directory.mkdir(parents=True, exist_ok=True)
     new = json.loads(json.dumps(plain(config)))
+    new |= {name: str(Path(new[name]).absolute()) for name in PATHS if new.get(name)}
     if (directory / CONFIG).exists():
         changes = differences(json.loads((directory / CONFIG).read_text()), new)
-        if any(change.startswith("model.") for change in changes):
-            raise ValueError(
-                f"{workdir} holds a run of another model ({'; '.join(changes)}); give another --workdir or delete it"
-            )
+        if another := [change for change in changes if change.startswith(FIXED) and not change.startswith(FREE)]:
+            raise ValueError(f"{workdir} holds another run ({'; '.join(another)}); give another --workdir or delete it")
         if changes:
             print(f"config differs from the run in {workdir}: {'; '.join(changes)}", file=sys.stderr)
     write_json(directory / CONFIG, new)
     write_json(directory / ENVIRONMENT, environment())
     task.model.to_json(directory / MODEL_CONFIG)
-    if not (directory / TOKENIZER).exists():
+    if (directory / TOKENIZER).exists():
+        if not same_files(directory / TOKENIZER, Path(task.tokenizer_directory)):
+            raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
+    else:
         temporary = directory / f"{TOKENIZER}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(task.tokenizer_directory, temporary)
         os.replace(temporary, directory / TOKENIZER)
+
+
+def same_files(first: Path, second: Path) -> bool:
+    """Whether two directories hold the same files."""
+    names = [sorted(path.name for path in directory.iterdir()) for directory in (first, second)]
+    return names[0] == names[1] and not any(filecmp.cmpfiles(first, second, names[0], shallow=False)[1:])
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

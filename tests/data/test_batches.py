@@ -154,15 +154,10 @@ def test_evaluation_counts_each_example_once_and_pads():
     assert same({name: array[:size] for name, array in whole.items()}, train)
 
 
-def test_evaluation_on_part_of_the_examples_and_on_several_hosts():
+def test_evaluation_on_part_of_the_examples():
     corpus = random_text(1, 30, (5, 20))
     whole = list(evaluation_batches(corpus, SPECIAL, SETTINGS, 7, 16, max_examples=20))
     assert sum(batch["example_weights"].sum() for batch in whole) == 20
-    halves = [
-        list(evaluation_batches(corpus, SPECIAL, SETTINGS, 7, 16, max_examples=20, rows=rows))
-        for rows in (slice(0, 8), slice(8, 16))
-    ]
-    assert all(same(batch, joined([x, y])) for batch, x, y in zip(whole, *halves, strict=True))
     few = list(evaluation_batches(text_of([[3, 4]]), SPECIAL, SETTINGS, 0, 16, max_examples=100))
     assert len(few) == 1
 

@@ -3,18 +3,18 @@ import time
 
 import pytest
 
-from bert_jax.data.prefetch import Prefetch, prefetch
+from bert_jax.data.prefetch import Prefetch
 
 
 def test_order_and_end():
-    with prefetch(lambda step: step * step, start_step=3, stop_step=7) as batches:
+    with Prefetch(lambda step: step * step, start_step=3, stop_step=7) as batches:
         assert list(batches) == [9, 16, 25, 36]
     assert list(batches) == []
 
 
 def test_never_more_than_depth_ahead():
     made = []
-    with prefetch(lambda step: made.append(step), depth=2) as batches:
+    with Prefetch(lambda step: made.append(step), depth=2) as batches:
         for taken in range(1, 6):
             next(batches)
             time.sleep(0.02)
@@ -28,7 +28,7 @@ def test_exception_comes_in_the_place_of_its_batch():
             raise KeyError("no such block")
         return step
 
-    batches = prefetch(fails, depth=4)
+    batches = Prefetch(fails, depth=4)
     assert [next(batches), next(batches)] == [0, 1]
     with pytest.raises(KeyError, match="no such block"):
         next(batches)
@@ -38,10 +38,10 @@ def test_exception_comes_in_the_place_of_its_batch():
 
 
 def test_waiting_time():
-    with prefetch(lambda step: time.sleep(0.05), stop_step=4) as slow:
+    with Prefetch(lambda step: time.sleep(0.05), stop_step=4) as slow:
         list(slow)
     assert 0.15 < slow.seconds_waited < 2
-    with prefetch(lambda step: step, depth=3) as fast:
+    with Prefetch(lambda step: step, depth=3) as fast:
         time.sleep(0.1)
         next(fast)
     assert fast.seconds_waited < 0.05
@@ -62,4 +62,4 @@ def test_closing_ends_the_thread():
 
 def test_depth_of_zero():
     with pytest.raises(ValueError, match="depth is 0"):
-        prefetch(lambda step: step, depth=0)
+        Prefetch(lambda step: step, depth=0)

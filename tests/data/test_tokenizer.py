@@ -102,9 +102,3 @@ def test_unknown_warning() -> None:
     assert unknown_warning(0, 0) is None
     assert unknown_warning(30, 100) is None
     assert "31% of 100 tokens are [UNK] (limit 30%)" in str(unknown_warning(31, 100))
-
-
-def test_check_names_what_is_wrong() -> None:
-    tokenizer = WordPiece(PIECES, lowercase=True)
-    assert tokenizer.check("the cats sat") == []
-    assert len(tokenizer.check("고양이")) == 2

@@ -13,7 +13,7 @@ from bert_jax.model import Bert, BertConfig, BertForPreTraining, check_batch
 CONFIG = BertConfig(
     vocab_size=300,
     hidden_size=32,
-    num_hidden_layers=2,
+    num_hidden_layers=3,
     num_attention_heads=4,
     intermediate_size=64,
     max_position_embeddings=512,
@@ -237,7 +237,7 @@ def test_hidden_states_are_embeddings_and_every_layer(params: dict[str, Any]) ->
         model = Bert(CONFIG.replace(scan_layers=scan))
         output = model.apply({"params": params}, ids(2, 6), all_hidden_states=True)
         assert output.hidden_states is not None
-        assert len(output.hidden_states) == 3
+        assert len(output.hidden_states) == 4
         np.testing.assert_array_equal(output.hidden_states[-1], output.last_hidden_state)
         assert model.apply({"params": params}, ids(2, 6)).hidden_states is None
 

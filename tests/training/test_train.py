@@ -1,7 +1,9 @@
 """The loop as a whole: it learns, it stops and goes on bit for bit, it hands over between phases."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import pytest
 
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.metric_log import MetricLog, read_metrics
+from bert_jax.training.settings import read_config
 from bert_jax.training.train import train
+from bert_jax.training.workdir import prepare_workdir
 
 pytestmark = pytest.mark.end_to_end
 # What learns within some hundred steps: without bias correction the first thousand are far larger than asked for.
@@ -110,6 +114,55 @@ def test_stopped_anywhere_it_ends_with_the_same_bits(
         return [line["step"] for line in read_metrics(path)]
 
     assert steps(tmp_path / "straight") == steps(tmp_path / "stopped")
+
+
+def test_a_run_goes_on_with_the_rate_that_the_config_has_now(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus, train_steps=5), tmp_path)
+    changed = config(tiny_corpus, train_steps=10, optimizer={"learning_rate": 7e-3}, log_every_steps=1)
+    train(changed, tmp_path)
+    rates = {line["step"]: line["learning_rate"] for line in read_metrics(tmp_path) if "learning_rate" in line}
+    assert rates[6] == pytest.approx(7e-3 * 5 / 10)  # after 5 of 10 steps, beyond the warm-up
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"objective": "mlm"}, "objective: None -> 'mlm'"),
+        ({"optimizer": {"name": "lamb"}}, "optimizer.name: None -> 'lamb'"),
+        ({"model": {"hidden_size": 64}}, "model.hidden_size: 32 -> 64"),
+    ],
+)
+def test_another_run_in_the_workdir_is_refused(
+    tiny_corpus: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    _, task = read_config(config(tiny_corpus))
+    prepare_workdir(tmp_path, config(tiny_corpus), task)
+    first = config(tiny_corpus)
+    changed = {name: {**first[name], **value} if isinstance(value, dict) else value for name, value in change.items()}
+    with pytest.raises(ValueError, match="holds another run") as error:
+        prepare_workdir(tmp_path, first | changed, task)
+    assert message in str(error.value)
+    # What changes neither the parameters nor their meaning may change.
+    prepare_workdir(tmp_path, first | {"model": first["model"] | {"remat": True}}, task)
+    with pytest.raises(ValueError, match="another tokenizer"):
+        other = tmp_path / "other"
+        shutil.copytree(task.tokenizer_directory, other)
+        (other / "vocab.txt").write_text("[PAD]\n")
+        prepare_workdir(tmp_path, first, dataclasses.replace(task, tokenizer_directory=str(other)))
+
+
+def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = MetricLog.train
+
+    def poisoned(self: MetricLog, step: int, figures: Any, *rest: Any) -> None:
+        norm, weight = figures["gradient_norm"]
+        original(self, step, figures | {"gradient_norm": (norm * (jax.numpy.nan if step == 12 else 1), weight)}, *rest)
+
+    monkeypatch.setattr(MetricLog, "train", poisoned)
+    every = config(tiny_corpus, log_every_steps=1000, eval_every_steps=1000, checkpoint_every_steps=5)
+    with pytest.raises(FloatingPointError, match="gradient norm nan in steps 1 to 15"):
+        train(every, tmp_path)
+    assert read_params(tmp_path)[1]["step"] == 10
 
 
 def test_two_phases_hand_over(tiny_corpus: Path, tmp_path: Path) -> None:
