@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int
 
@@ -40,3 +43,28 @@ def max_context(starts: Int[np.ndarray, " w"], ends: Int[np.ndarray, " w"]) -> I
         owner[start:end][better] = window
         best[start:end][better] = score[better]
     return owner
+
+
+def windows_at(bounds: Sequence[int], size: int, stride: int) -> tuple[Int[np.ndarray, " w"], Int[np.ndarray, " w"]]:
+    """(starts, ends) of windows that begin and end at ``bounds`` only, such as the bounds of sentences.
+
+    ``bounds`` ascend from 0 to the length of the text, no two neighbours more than ``size`` apart. Every window is as
+    full as it can be: the next window ends at least one bound later and starts as far left as fits. Starts move by
+    about ``stride``; every stretch between two bounds is whole in some window.
+    """
+    if stride < 1:
+        raise ValueError(f"stride={stride} would never reach the end of a text: give 1 or more")
+    starts, ends = [], []
+    start = 0
+    while True:
+        end = bounds[bisect_right(bounds, start + size) - 1]
+        start = bounds[bisect_left(bounds, end - size)]
+        starts.append(start)
+        ends.append(end)
+        if end == bounds[-1]:
+            return np.array(starts), np.array(ends)
+        following = bounds[bisect_right(bounds, end)]
+        if following - end > size:
+            raise ValueError(f"nothing between {end} and {following} is a bound, but a window has {size}: add bounds")
+        within_stride = bounds[bisect_right(bounds, start + min(stride, size)) - 1]
+        start = max(within_stride, bounds[bisect_left(bounds, following - size)])
