@@ -26,7 +26,7 @@ from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.tasks.squad_score import find_rules, gain, raw_scores, read_gold
 
 # Of each window: a list of vectors, or a padded array.
-Logits = Sequence[Float[np.ndarray, " _"]] | Float[np.ndarray, "w t"]
+Logits = Sequence[Float[np.ndarray, " _"]] | Float[np.ndarray, "w _"]
 # Null odds of a question without any candidate: above every threshold, and JSON can hold it.
 NO_CANDIDATE_ODDS = 1e6
 

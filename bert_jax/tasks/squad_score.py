@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.data.squad import Dataset, Question, load_dataset, walk
 
-Figures = dict[str, float]
+Figures = dict[str, int | float]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Gold(NamedTuple):
 def score(
     dataset: Dataset | Sequence[Question],
     predictions: Mapping[str, str] | str | os.PathLike[str],
-    null_odds: Mapping[str, float] | str | os.PathLike[str] | None = None,
+    null_odds: Mapping[str, int | float] | str | os.PathLike[str] | None = None,
     *,
-    threshold: float | None = None,
+    threshold: int | float | None = None,
     rules: str | None = None,
 ) -> Figures:
     """Figures in per cent: "exact_match", "f1", with "total" and "missing" (questions without a prediction).
@@ -115,30 +115,30 @@ def raw_scores(
     for question in gold:
         text = predictions.get(question.id)
         if text is None:
-            exact.append(0)
-            f1.append(0)
+            exact.append(0.0)
+            f1.append(0.0)
             continue
         found = rules.normalise(text)
         accepted = list(map(rules.normalise, question.texts))
         if two:
             accepted = list(filter(None, accepted)) or [""]
-        exact.append(max(int(found == text) for text in accepted))
-        both_empty = int(two and not found)
+        exact.append(max(float(found == text) for text in accepted))
+        both_empty = float(two and not found)
         f1.append(max(_f1(rules.units(found), rules.units(text)) if text else both_empty for text in accepted))
     return exact, f1
 
 
 def best_threshold(
-    gold: Sequence[Gold], predictions: Mapping[str, str], scores: Sequence[float], odds: Mapping[str, float]
-) -> tuple[float, float]:
+    gold: Sequence[Gold], predictions: Mapping[str, str], scores: Sequence[float], odds: Mapping[str, int | float]
+) -> tuple[float, int | float]:
     """The best mean in per cent that a threshold on the null odds can reach, and the threshold; O(n log n).
 
     Questions with odds up to the threshold keep their prediction, the others are answered "". The official sweep with
     its two habits: 0.0 stands for "answer nothing", and questions of equal odds are let in one by one.
     `squad_answers.tune_threshold` has neither.
     """
-    current = best = sum(not question.texts for question in gold)
-    at = 0.0
+    current = best = float(sum(not question.texts for question in gold))
+    at: int | float = 0.0
     rows = {question.id: (question, value) for question, value in zip(gold, scores, strict=True)}
     for id in sorted(odds, key=lambda id: odds[id]):
         if id not in predictions or id not in rows:
@@ -152,7 +152,7 @@ def best_threshold(
 
 def gain(question: Gold, prediction: str, value: float) -> float:
     """What the sum of scores wins if a question is answered with its prediction rather than with ""."""
-    return value if question.texts else -1 if prediction else 0
+    return value if question.texts else -1.0 if prediction else 0.0
 
 
 def normalise_squad(text: str) -> str:
@@ -205,13 +205,13 @@ def _load(source: Any, kind: type | tuple[type, ...], what: str) -> Mapping[str,
 def _f1(found: Sequence[str], accepted: Sequence[str]) -> float:
     same = sum((Counter(found) & Counter(accepted)).values())
     if same == 0:
-        return 0
+        return 0.0
     precision, recall = same / len(found), same / len(accepted)
     return 2 * precision * recall / (precision + recall)
 
 
 def _apply_threshold(
-    gold: Sequence[Gold], scores: Sequence[float], odds: Mapping[str, float], threshold: float
+    gold: Sequence[Gold], scores: Sequence[float], odds: Mapping[str, int | float], threshold: int | float
 ) -> list[float]:
     return [
         float(not question.texts) if odds.get(question.id, threshold) > threshold else value
@@ -229,7 +229,7 @@ def _part(name: str, exact: Sequence[float], f1: Sequence[float], inside: Sequen
 
 def _sum(values: Iterable[float]) -> float:
     """One by one; sum() carries a correction since Python 3.12."""
-    return reduce(operator.add, values, 0)
+    return reduce(operator.add, values, 0.0)
 
 
 def _percent(values: Sequence[float], add: Callable[[Iterable[float]], float]) -> float:
