@@ -17,6 +17,7 @@ from bert_jax.data.tables import Column, Columns, TableFormat, read_rows, read_t
 from bert_jax.data.text_examples import TextExample
 from bert_jax.data.text_files import Problems
 
+ABSENT_FILE = "file of the training set that is not there, left out"
 NLI = ("entailment", "contradiction", "neutral")
 # What Korean courses and papers call the classes; for showing, the labels stay those of the files.
 KOREAN_NAMES = {
@@ -34,7 +35,7 @@ KOREAN_NAMES = {
 class KoreanTask:
     """`labels`: the classes; None for scores from 0 to 5 and for multiple choice (`choices` endings, else 0).
 
-    files: split -> file names, all that are found are read, one after the other (KorNLI trains on two).
+    files: split -> file names, read one after the other (KorNLI trains on two; one alone will do, and is reported).
     metrics: names of `tasks/scores.py`. read: one file -> examples.
     """
 
@@ -68,7 +69,7 @@ def read_korean(
     if split not in task.files:
         raise ValueError(f"{task.name} has no split {split!r}: choose from {', '.join(task.files)}")
     found = []
-    for path in _find_files(task, Path(data_dir), split):
+    for path in _find_files(task, Path(data_dir), split, problems):
         found += task.read(path, split, problems)
     return found
 
@@ -83,11 +84,14 @@ def korean_task(name: str | KoreanTask) -> KoreanTask:
     return task
 
 
-def _find_files(task: KoreanTask, data_dir: Path, split: str) -> list[Path]:
+def _find_files(task: KoreanTask, data_dir: Path, split: str, problems: Problems) -> list[Path]:
     parents = [data_dir / task.folder, data_dir / task.folder.split("/")[-1], data_dir]
     for folder in parents:
         found = [folder / name for name in task.files[split] if (folder / name).is_file()]
         if found:
+            for name in task.files[split]:
+                if folder / name not in found:
+                    problems.add(ABSENT_FILE, str(folder / name))
             return found
     raise FileNotFoundError(
         f"no {' or '.join(task.files[split])} of {task.name} in {data_dir} or its folder {task.folder}: "
@@ -129,6 +133,7 @@ def _copa(path: Path, split: str, problems: Problems) -> list[ChoiceExample]:
     for line, cells in _full_rows(path, ["ID", "sentence", "question", "1", "2", "Answer"], "tsv", problems):
         row_id, sentence, question, first, second, answer = cells
         place = f"{path}:{line}"
+        question = question.strip()  # some cells end with a space
         if question not in _CONNECTIVES:
             raise ValueError(f"{place}: question {question!r} is not one of {', '.join(_CONNECTIVES)}: correct it")
         context = f"{sentence} {_CONNECTIVES[question]}"
@@ -162,7 +167,7 @@ _KOBEST = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
 
 
 def _klue(name: str) -> dict[str, tuple[str, ...]]:
-    return {split: (f"klue-{name}-v1.1_{split}.json", f"klue-{name}-v1_{split}.json") for split in ("train", "dev")}
+    return {split: (f"klue-{name}-v1.1_{split}.json",) for split in ("train", "dev")}
 
 
 KOREAN: dict[str, KoreanTask] = {

@@ -44,8 +44,7 @@ def submission_file(task: str | GlueTask, split: str, predictions: Iterable[Pred
         raise ValueError(
             f"{name} has {len(rows):,} predictions, the server takes {numbers}: predict the whole test set"
         )
-    lines = [HEADER] + [f"{index}\t{rows[index]}" for index in range(len(rows))]
-    return name, "\n".join(lines) + "\n"
+    return name, _content(rows[index] for index in range(len(rows)))
 
 
 def write_submission(
@@ -65,8 +64,7 @@ def write_submission(
         names = ", ".join(FILES[key] for key in missing)
         raise ValueError(f"the submission lacks {names}: predict them, or fill=True to give one class throughout")
     for task, split in missing:
-        name, content = submission_file(task, split, constant_predictions(task, split))
-        contents[name] = content
+        contents[FILES[task, split]] = constant_content(task, split)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
@@ -80,11 +78,16 @@ def write_submission(
     return [FILES[key] for key in missing]
 
 
-def constant_predictions(task: str | GlueTask, split: str) -> list[Prediction]:
-    """The first label (for WNLI "0", its majority class) or score 0 for every row of a test set."""
+def constant_content(task: str | GlueTask, split: str) -> str:
+    """A file with the first label (for WNLI "0", its majority class) or score 0 for every row."""
     task = glue_task(task)
-    value: str | float = 0.0 if task.labels is None else task.labels[0]
-    return [(index, value) for index in range(task.submission[split][1][0])]
+    rows = task.submission[split][1][0]
+    return _content(["0.000" if task.labels is None else task.labels[0]] * rows)
+
+
+def _content(predictions: Iterable[str]) -> str:
+    rows = [f"{index}\t{prediction}\n" for index, prediction in enumerate(predictions)]
+    return f"{HEADER}\n{''.join(rows)}"
 
 
 def _index(name: str, row_id: str | int) -> int:

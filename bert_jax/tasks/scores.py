@@ -16,7 +16,7 @@ Values = Num[np.ndarray, " n"]
 Score = Callable[[Values, Values], float]
 
 
-def scores(metrics: Sequence[str], predictions: Values, labels: Values) -> dict[str, float]:
+def scores(metrics: Sequence[str], predictions: Num[np.ndarray, " p"], labels: Values) -> dict[str, float]:
     """Each metric by its name, and
 
     score: their mean, by which GLUE ranks runs (MRPC, QQP: accuracy and F1; STS-B: Pearson and Spearman);
@@ -114,7 +114,7 @@ METRICS: dict[str, Score] = {
 }
 
 
-def _check(predictions: Values, labels: Values) -> None:
+def _check(predictions: Num[np.ndarray, " p"], labels: Values) -> None:
     if len(predictions) != len(labels) or not len(labels):
         raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels: give one for each, at least one")
     for name, values in (("prediction", predictions), ("label", labels)):
@@ -123,7 +123,7 @@ def _check(predictions: Values, labels: Values) -> None:
             raise ValueError(f"{name} {int(wrong[0])} is {values[wrong[0]]}: the run diverged, lower the learning rate")
 
 
-def _f1_of(positive: float, predictions: Values, labels: Values) -> float:
+def _f1_of(positive: int | float, predictions: Values, labels: Values) -> float:
     predicted, true = predictions == positive, labels == positive
     total = int(predicted.sum() + true.sum())
     return 2 * int((predicted & true).sum()) / total if total else 0.0
