@@ -26,7 +26,7 @@ def layout(*qas, context="a b c d e f", version="1.1"):
     return {"version": version, "data": [{"title": "T", "paragraphs": [{"context": context, "qas": list(qas)}]}]}
 
 
-def qa(id="1", question="q ?", **fields):
+def qa(id: str | int = "1", question="q ?", **fields):
     return {"id": id, "question": question, **fields}
 
 
@@ -236,7 +236,6 @@ def test_settings_without_room_are_refused():
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("squad/dev-v1.1-subset.json", 2_910),
         ("squad/dev-v2.0-half.json", 6_078),
         ("squad/xquad/xquad.zh.json", 1_190),
         ("korean/korquad1/KorQuAD_v1.0_dev.json", 5_774),
