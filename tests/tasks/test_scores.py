@@ -60,9 +60,10 @@ def test_correlations_by_hand():
 
 
 def test_constant_predictions_are_degenerate_and_score_0():
-    # Rounding makes the variance of these float32 values about their mean more than 0.
-    constant = np.full(1000, 0.1, np.float32)
-    varied = np.linspace(0, 5, 1000).astype(np.float32)
+    # Rounding makes the mean of these values differ from them.
+    constant = np.full(1000, 0.1)
+    assert (constant != constant.mean()).all()
+    varied = np.linspace(0, 5, 1000)
     results = scores(["pearson", "spearman"], constant, varied)
     assert results == {"pearson": 0.0, "spearman": 0.0, "score": 0.0, "degenerate": 1.0}
     results = scores(["matthews"], np.ones(10, int), TRUE)
