@@ -13,6 +13,7 @@ from pathlib import Path
 
 LEGAL_TAG = re.compile(r"O|[BIES]-.+")
 DOCUMENT_START = "-DOCSTART-"
+_Rows = list[tuple[int, str]]  # numbered lines
 DOCUMENTS = ("auto", "docstart", "header", "sentence", "file")
 
 
@@ -87,7 +88,7 @@ def read_columns(
         first = sentences[-1].document + 1 if sentences else 0
         width = None
         for document, rows in _groups(_lines(path), columns, first):
-            width = width or len(_split(rows[0][1], columns))
+            width = width or _check_first(rows, columns, path)
             sentences.append(_sentence(rows, columns, document, path, width))
     return sentences
 
@@ -102,13 +103,13 @@ def _lines(path: Path) -> list[str]:
         raise ValueError(f"{path} is not UTF-8 at byte {error.start}: convert it to UTF-8") from None
 
 
-def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tuple[int, _Rows]]:
     """(document, numbered lines) of each sentence; the first document has the number ``first``."""
     mode = columns.documents
     if mode == "auto":
         mode = "docstart" if any(line.startswith(DOCUMENT_START) for line in lines) else "sentence"
     document = first - 1
-    rows: list[tuple[int, str]] = []
+    rows: _Rows = []
     header, begins = None, True  # a document, with the next sentence
     for number, line in enumerate([*lines, ""], 1):
         mark = line.startswith(DOCUMENT_START)
@@ -116,7 +117,8 @@ def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tup
         if mark or not line.replace("\ufeff", "").strip():
             if rows:
                 yield document, rows
-                rows, begins = [], mode == "sentence"
+                rows = []
+                begins |= mode == "sentence"
             begins |= mark and mode == "docstart"
         elif columns.comment is not None and line.startswith(columns.comment):
             begins |= mode == "header" and line != header
@@ -127,62 +129,76 @@ def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tup
             rows.append((number, line.rstrip("\r")))
 
 
-def _split(line: str, columns: ColumnFormat) -> list[str]:
+def _split(rows: _Rows, columns: ColumnFormat) -> list[list[str]]:
     if columns.separator is None:
-        return line.split("\t") if "\t" in line else line.split()
-    return line.split(columns.separator)
+        return [line.split("\t") if "\t" in line else line.split() for _, line in rows]
+    return [line.split(columns.separator) for _, line in rows]
 
 
-def _sentence(
-    rows: list[tuple[int, str]], columns: ColumnFormat, document: int, path: Path, width: int
-) -> TaggedSentence:
-    words, tags, spaces = [], [], []
-    space, held = False, None  # white space before the next word, and the B- tag that it had
-    for number, line in rows:
-        word, tag = _fields(_split(line, columns), columns, width, f"{path}:{number}")
-        if columns.characters and word.isspace():
-            space, held = True, tag if tag.startswith("B-") else None
-            continue
-        if held is not None and tag == "I" + held[1:]:
-            tag = held
-        words.append(word)
-        tags.append(tag)
-        spaces.append(space or len(words) == 1)
-        space, held = False, None
-    return TaggedSentence(
-        tuple(words),
-        None if columns.tag is None else tuple(tags),
-        document,
-        str(path),
-        rows[0][0],
-        tuple(spaces) if columns.characters else None,
+def _sentence(rows: _Rows, columns: ColumnFormat, document: int, path: Path, width: int) -> TaggedSentence:
+    table = _split(rows, columns)
+    for (number, _), fields in zip(rows, table, strict=True):
+        if len(fields) != width:  # rare: not worth a call for every line
+            _check_column(fields, columns.token, width, "word", f"{path}:{number}")
+            _check_column(fields, columns.tag, width, "tag", f"{path}:{number}")
+    words = [fields[columns.token] for fields in table]
+    tags = None if columns.tag is None else [fields[columns.tag].strip() for fields in table]
+    for i, (number, _) in enumerate(rows):
+        if not words[i]:
+            raise ValueError(
+                f"{path}:{number}: the word (column {columns.token}) is empty; give it, or delete the line"
+            )
+        if tags is not None and not (LEGAL_TAG.fullmatch(tags[i]) if columns.entities else tags[i]):
+            raise ValueError(_bad_tag(tags[i], words[i], f"{path}:{number}"))
+    spaces = None
+    if columns.characters:
+        words, tags, spaces = _without_spaces(words, tags)
+    return TaggedSentence(tuple(words), None if tags is None else tuple(tags), document, str(path), rows[0][0], spaces)
+
+
+def _check_first(rows: _Rows, columns: ColumnFormat, path: Path) -> int:
+    """How many columns the first line of a file has, if it has the two wanted."""
+    width = len(_split(rows[:1], columns)[0])
+    token, tag = (
+        column if column is None or column >= 0 else column + width for column in (columns.token, columns.tag)
     )
-
-
-def _fields(fields: list[str], columns: ColumnFormat, width: int, place: str) -> tuple[str, str]:
-    """The word and the tag of a line; "" for a tag that the format has none of."""
-    word = _field(fields, columns.token, width, "word", place)
-    if not word:
-        raise ValueError(f"{place}: the word (column {columns.token}) is empty; give it, or delete the line")
-    if columns.tag is None:
-        return word, ""
-    tag = _field(fields, columns.tag, width, "tag", place).strip()
-    if columns.entities and not LEGAL_TAG.fullmatch(tag):
+    if token == tag or not all(0 <= column < width for column in (token, tag) if column is not None):
         raise ValueError(
-            f"{place}: tag {tag!r} of the word {word!r} is neither O nor B-, I-, E- or S- and a type; correct it, or "
-            "choose another column, or entities=False for other tags"
+            f"{path}:{rows[0][0]}: the word is column {columns.token} and the tag {columns.tag}, but the line has "
+            f"{width} column{'s' if width > 1 else ''}; give other columns or another separator"
         )
-    if not tag:
-        raise ValueError(f"{place}: the tag of the word {word!r} is empty; give it, or delete the line")
-    return word, tag
+    return width
 
 
-def _field(fields: list[str], column: int, width: int, what: str, place: str) -> str:
-    if column < 0 and len(fields) != width:
+def _check_column(fields: list[str], column: int | None, width: int, what: str, place: str) -> None:
+    """Of a line with more or fewer columns than the first one of the file."""
+    if column is not None and column < 0:
         raise ValueError(
             f"{place}: {len(fields)} columns where the first line has {width}, so column {column} ({what}) is "
             "unclear; mend the line, or count the column from 0"
         )
-    if not -len(fields) <= column < len(fields):
+    if column is not None and column >= len(fields):
         raise ValueError(f"{place}: no column {column} ({what}), the line has {len(fields)}; mend it or its separator")
-    return fields[column]
+
+
+def _bad_tag(tag: str, word: str, place: str) -> str:
+    if not tag:
+        return f"{place}: the tag of the word {word!r} is empty; give it, or delete the line"
+    return (
+        f"{place}: tag {tag!r} of the word {word!r} is neither O nor B-, I-, E- or S- and a type; correct it, or "
+        "choose another column, or entities=False for other tags"
+    )
+
+
+def _without_spaces(words: list[str], tags: list[str] | None) -> tuple[list[str], list[str] | None, tuple[bool, ...]]:
+    """Characters, their tags, and which of them white space precedes."""
+    white = [word.isspace() for word in words]
+    kept = [i for i, is_white in enumerate(white) if not is_white]
+    spaces = tuple(i == 0 or white[i - 1] for i in kept)
+    if tags is not None:
+        tags = list(tags)
+        for i in range(1, len(tags)):
+            if white[i - 1] and tags[i - 1][:2] == "B-" and tags[i] == "I" + tags[i - 1][1:]:
+                tags[i] = tags[i - 1]
+        tags = [tags[i] for i in kept]
+    return [words[i] for i in kept], tags, spaces

@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from bert_jax.data.columns import TaggedSentence
 from bert_jax.data.sequences import Sequence as Input
@@ -109,12 +109,15 @@ def tag_windows(
     return TaggedData(windows, tuple(labels), sentence_words, sources, counts)
 
 
-def decode(
-    data: TaggedData, predictions: Iterable[Int[np.ndarray, " n"] | Float[np.ndarray, "n c"]]
-) -> list[list[str]]:
+def decode(data: TaggedData, predictions: Iterable[np.ndarray]) -> list[list[str]]:
     """The tags of every sentence from what was predicted at the ``label_columns`` of every window, in their order:
-    label ids or logits. ValueError if a window lacks its predictions, or a word would get none or two."""
+    label ids [n] or logits [n c]. ValueError if a window lacks its predictions, or a word would get none or two."""
     chosen = np.full(len(data.sources), -1, np.int64)
+    predictions = list(predictions)
+    if len(predictions) != len(data.windows):
+        raise ValueError(
+            f"{len(data.windows)} windows but predictions for {len(predictions)}: give them for each window"
+        )
     for number, (window, found) in enumerate(zip(data.windows, predictions, strict=True)):
         if len(found) != len(window.words):
             raise ValueError(
@@ -177,9 +180,9 @@ def _joined_words(
     firsts = [-1] * len(words)
     reached = 0  # the first word that no piece covers yet
 
-    def cover(last: int, encode: bool) -> None:
-        """Gives the words from ``reached`` up to ``last`` their own pieces, or [UNK]."""
-        for word in range(reached, last):
+    def cover(first: int, last: int, encode: bool = False) -> None:
+        """Gives words that no piece covers their own pieces, or [UNK]."""
+        for word in range(first, last):
             own = tokenizer.encode_ids(words[word]) if encode else []
             counts.without_pieces += not own
             firsts[word] = len(ids)
@@ -189,15 +192,16 @@ def _joined_words(
     for piece, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
         word = min(bisect_right(ends, start), len(words) - 1)  # the white space before a word counts as its own
         last = max(bisect_left(starts, end), word + 1)
-        cover(word, encode=False)
-        reached = max(reached, word)
+        if word > reached:
+            cover(reached, word)
+            reached = word
         if piece == tokenizer.unk_id and last - reached > 1:
-            cover(last, encode=True)
+            cover(reached, last, encode=True)
         else:
             firsts[word] = len(ids) if firsts[word] < 0 else firsts[word]
             ids.append(piece)
         reached = max(reached, last)
-    cover(len(words), encode=False)
+    cover(reached, len(words))
     return _Pieces(np.array(ids, np.int32), np.array(firsts, np.int64))
 
 
