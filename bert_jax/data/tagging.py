@@ -83,15 +83,15 @@ def tag_windows(
     *,
     max_length: int = 512,
     context: str = "sentence",
-    stride: int = 128,
+    stride: int | None = None,
     allow_unseen: bool = False,
 ) -> TaggedData:
     """Windows of at most ``max_length`` tokens, [CLS] and [SEP] among them.
 
     context: "sentence" = each sentence alone; "document" = a window holds as many whole neighbouring sentences of one
-    document as fit (the paper's maximal document context), in its order, and the next begins about ``stride`` pieces
-    later. Only a sentence longer than a window is cut. ValueError for a tag that ``labels`` lacks, unless
-    ``allow_unseen``.
+    document as fit (the paper's maximal document context), in its order. Only a sentence longer than a window is cut.
+    stride: where one window is not enough, the next begins about so many pieces later; None = half of what it holds.
+    ValueError for a tag that ``labels`` lacks, unless ``allow_unseen``.
     """
     if context not in CONTEXTS:
         raise ValueError(f"context={context!r} is not one of {', '.join(CONTEXTS)}")
@@ -101,6 +101,7 @@ def tag_windows(
     sources, ids = _label_ids(sentences, pieces, labels, allow_unseen, counts)
     sentence_words = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     size = max_length - 2
+    stride = (size + 1) // 2 if stride is None else stride
     counts.split_sentences = sum(len(part.ids) > size for part in pieces)
     windows: list[TaggedWindow] = []
     for first, last in _neighbours(sentences, context):

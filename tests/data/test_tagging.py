@@ -1,6 +1,7 @@
 """Windows of tagged sentences: hand cases, documents, long sentences, characters, and every word of real files."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -261,9 +262,12 @@ def test_real_files(shared_data, name, columns, vocabulary, context, max_length)
     tokenizer = load_tokenizer(shared_data / "vocab" / f"bert-base-{vocabulary}-vocab.txt", lowercase=True)
     if columns == "klue_ner":
         tokenizer = WordPiece(tokenizer.pieces, lowercase=False)
-    sentences = read_columns(shared_data / name, FORMATS[columns])
+    # Each of these sentences is a document by itself; for document context a file is taken for one.
+    layout = replace(FORMATS[columns], documents="file") if context == "document" else FORMATS[columns]
+    sentences = read_columns(shared_data / name, layout)
     sentences = sentences[:300] if columns == "klue_ner" else sentences
     data = tag_windows(sentences, tokenizer, label_inventory(sentences), max_length=max_length, context=context)
     check(data, sentences, tokenizer)
     assert data.counts.unseen == data.counts.inexact == 0
+    assert (len(data.windows) >= len(sentences)) == (context == "sentence")
     assert score([s.tags or () for s in sentences], gold(data)).f1 == 100

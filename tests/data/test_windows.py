@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.windows import max_context, windows
+from bert_jax.data.windows import max_context, windows, windows_at
 
 
 def loop_windows(length, size, stride):
@@ -69,6 +69,47 @@ def test_irregular_windows_and_gaps():
     expected = [loop_owner(starts.tolist(), ends.tolist(), i) for i in range(20)]
     assert [None if i < 0 else i for i in max_context(starts, ends).tolist()] == expected
     assert max_context(np.array([0]), np.array([0])).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "size", "stride", "expected"),
+    [
+        ([0, 3, 5, 8, 9], 9, 1, [(0, 9)]),
+        ([0, 3, 5, 8, 9], 6, 2, [(0, 5), (3, 9)]),
+        ([0, 3, 5, 8, 9], 5, 5, [(0, 5), (5, 9)]),
+        ([0, 3, 5, 8, 9], 5, 3, [(0, 5), (3, 8), (5, 9)]),
+        ([0, 1, 2, 3, 4, 5, 6, 7], 4, 2, [(0, 4), (2, 6), (3, 7)]),  # the last one is full
+        ([0, 0, 2, 2, 4, 4], 2, 1, [(0, 2), (2, 4)]),
+        ([0, 0], 4, 2, [(0, 0)]),
+    ],
+)
+def test_windows_at_bounds_by_hand(bounds, size, stride, expected):
+    starts, ends = windows_at(bounds, size, stride)
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == expected
+
+
+def test_windows_at_bounds_are_full_and_hold_every_stretch():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        size, stride = (int(n) for n in rng.integers(5, 40, 2))
+        bounds = np.cumsum([0, *rng.integers(1, min(size, 9) + 1, 30)]).tolist()
+        starts, ends = (found.tolist() for found in windows_at(bounds, size, stride))
+        assert (starts[0], ends[-1]) == (0, bounds[-1])
+        assert sorted(set(ends)) == ends
+        for start, end in zip(starts, ends, strict=True):
+            left = [bound for bound in bounds if bound < start]
+            right = [bound for bound in bounds if bound > end]
+            assert end - start <= size
+            assert all(end - bound > size for bound in left) and all(bound - start > size for bound in right)
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            assert any(start <= first and last <= end for start, end in zip(starts, ends, strict=True))
+        assert (max_context(np.array(starts), np.array(ends)) >= 0).all()
+
+
+def test_bounds_too_far_apart_are_refused():
+    for bounds in ([0, 5, 6], [0, 1, 6], [0, 5]):
+        with pytest.raises(ValueError, match="add bounds"):
+            windows_at(bounds, 4, 2)
 
 
 @pytest.mark.parametrize(("size", "stride"), [(0, 1), (-3, 1), (4, 0)])
