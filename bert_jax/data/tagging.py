@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from bert_jax.data.chunk_memory import ChunkMemory
 from bert_jax.data.columns import TaggedSentence
 from bert_jax.data.sequences import Sequence as Input
 from bert_jax.data.sequences import single
@@ -84,6 +85,7 @@ def tag_windows(
     max_length: int = 512,
     context: str = "sentence",
     stride: int | None = None,
+    join_words: bool = True,
     allow_unseen: bool = False,
 ) -> TaggedData:
     """Windows of at most ``max_length`` tokens, [CLS] and [SEP] among them.
@@ -91,13 +93,15 @@ def tag_windows(
     context: "sentence" = each sentence alone; "document" = a window holds as many whole neighbouring sentences of one
     document as fit (the paper's maximal document context), in its order. Only a sentence longer than a window is cut.
     stride: where one window is not enough, the next begins about so many pieces later; None = half of what it holds.
+    join_words: in text of characters, pieces may hold several; then a piece that ends in another tag than it begins
+    with (a name and its particle) cannot be got right (`TaggingCounts.inexact`). False: each has pieces of its own.
     ValueError for a tag that ``labels`` lacks, unless ``allow_unseen``.
     """
     if context not in CONTEXTS:
         raise ValueError(f"context={context!r} is not one of {', '.join(CONTEXTS)}")
     if max_length < 3:
         raise ValueError(f"max_length={max_length} leaves no room for a word between [CLS] and [SEP]: give 3 or more")
-    pieces, counts = _pieces(sentences, tokenizer)
+    pieces, counts = _pieces(sentences, tokenizer, join_words)
     sources, ids = _label_ids(sentences, pieces, labels, allow_unseen, counts)
     sentence_words = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     size = max_length - 2
@@ -150,10 +154,14 @@ def _tags(sentence: TaggedSentence) -> tuple[str, ...]:
     return sentence.tags or ()
 
 
-def _pieces(sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> tuple[list[_Pieces], TaggingCounts]:
+def _pieces(
+    sentences: Sequence[TaggedSentence], tokenizer: Tokenizer, join_words: bool
+) -> tuple[list[_Pieces], TaggingCounts]:
     counts = TaggingCounts(len(sentences), sum(len(sentence.words) for sentence in sentences))
     plain = iter(_whole_words([s for s in sentences if s.spaces is None], tokenizer, counts))
-    found = [next(plain) if s.spaces is None else _joined_words(s, s.spaces, tokenizer, counts) for s in sentences]
+    joined = (s for s in sentences if s.spaces is not None)
+    chunks = iter(_joined_words(joined, tokenizer, counts) if join_words else _single_words(joined, tokenizer, counts))
+    found = [next(plain if s.spaces is None else chunks) for s in sentences]
     counts.pieces = sum(len(part.ids) for part in found)
     return found, counts
 
@@ -169,9 +177,32 @@ def _whole_words(sentences: Sequence[TaggedSentence], tokenizer: Tokenizer, coun
         yield _Pieces(ids[starts[first] : starts[last]], starts[first:last] - starts[first])
 
 
+def _single_words(
+    sentences: Iterable[TaggedSentence], tokenizer: Tokenizer, counts: TaggingCounts
+) -> Iterator[_Pieces]:
+    """Each character by itself, as the piece that continues a word where no white space precedes it."""
+    mark = "##" if tokenizer.kind == "wordpiece" else ""
+    continuing = {piece[len(mark) :]: [i] for i, piece in enumerate(tokenizer.pieces) if piece.startswith(mark)}
+    beginning = ChunkMemory(tokenizer.encode_ids)
+    for sentence in sentences:
+        ids: list[int] = []
+        firsts: list[int] = []
+        for word, space in zip(sentence.words, sentence.spaces or (), strict=True):
+            own = (not space and continuing.get(word)) or beginning[word]
+            counts.without_pieces += not own
+            firsts.append(len(ids))
+            ids += own or [tokenizer.unk_id]
+        yield _Pieces(np.array(ids, np.int32), np.array(firsts, np.int64))
+
+
 def _joined_words(
-    sentence: TaggedSentence, spaces: Sequence[bool], tokenizer: Tokenizer, counts: TaggingCounts
-) -> _Pieces:
+    sentences: Iterable[TaggedSentence], tokenizer: Tokenizer, counts: TaggingCounts
+) -> Iterator[_Pieces]:
+    for sentence in sentences:
+        yield _joined(sentence, sentence.spaces or (), tokenizer, counts)
+
+
+def _joined(sentence: TaggedSentence, spaces: Sequence[bool], tokenizer: Tokenizer, counts: TaggingCounts) -> _Pieces:
     """Words (characters) of which several may make one piece. An [UNK] for several becomes the pieces of each."""
     words = sentence.words
     texts = [" " * space + word for word, space in zip(words, spaces, strict=True)]

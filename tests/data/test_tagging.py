@@ -226,6 +226,20 @@ def test_characters_share_pieces():
     assert (crossed.counts.inside_pieces, crossed.counts.inexact) == (1, 1)
 
 
+def test_characters_by_themselves():
+    cased = WordPiece([*TOKENIZER.pieces, "가", "##나"], lowercase=False)
+    joined = sentence("가 나 다 a 한 \u200e b", "O B-PER O B-PER I-PER O O", spaces=(True, False) * 3 + (False,))
+    data = tag_windows([joined], cased, LABELS, join_words=False)
+    assert " ".join(cased.pieces[i] for i in data.windows[0].sequence.ids) == (
+        "[CLS] 가 ##나 [UNK] ##a [UNK] [UNK] ##b [SEP]"
+    )
+    assert (data.counts.inside_pieces, data.counts.without_pieces) == (0, 1)
+    assert gold(data) == [["O", "B-PER", "O", "B-PER", "I-PER", "O", "O"]]
+    cased = WordPiece([*TOKENIZER.pieces, "가"], lowercase=False)
+    unknown = tag_windows([joined], cased, LABELS, join_words=False)
+    assert cased.pieces[unknown.windows[0].sequence.ids[2]] == "[UNK]"
+
+
 def test_predictions_that_do_not_fit_are_refused():
     data = tag_windows([sentence("a b", "O O"), sentence("c", "O")], TOKENIZER, LABELS)
     with pytest.raises(ValueError, match="window 0 has 2 words but 1 predictions"):

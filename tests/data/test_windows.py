@@ -1,5 +1,7 @@
 """Windows and max-context against the loops of run_squad.py, written out."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -101,7 +103,7 @@ def test_windows_at_bounds_are_full_and_hold_every_stretch():
             right = [bound for bound in bounds if bound > end]
             assert end - start <= size
             assert all(end - bound > size for bound in left) and all(bound - start > size for bound in right)
-        for first, last in zip(bounds, bounds[1:], strict=False):
+        for first, last in pairwise(bounds):
             assert any(start <= first and last <= end for start, end in zip(starts, ends, strict=True))
         assert (max_context(np.array(starts), np.array(ends)) >= 0).all()
 
