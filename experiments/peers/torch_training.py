@@ -30,7 +30,7 @@ class Training:
         self,
         directory: str,
         model: dict[str, Any],
-        optimizer: dict[str, float],
+        optimizer: dict[str, Any],
         train_steps: int,
         warmup_steps: int,
         seed: int,
