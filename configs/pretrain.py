@@ -34,8 +34,8 @@ def get_config(choices: str = "") -> ConfigDict:
     except ValueError:
         raise ValueError(f"{choices!r} has a malformed size, seq or masking; see configs/pretrain.py") from None
     config.update({"short_seq_prob": 0.1, "fill": "document", "batch_size": 256, "max_seq_length": length})
-    # The original's Adam has no bias correction.
-    config.optimizer = {"name": chosen["optimizer"], "learning_rate": 6e-3 if lamb else 1e-4, "bias_correction": lamb}
+    config.optimizer = {"name": chosen["optimizer"], "weight_decay": 0.01, "bias_correction": lamb}
+    config.optimizer["learning_rate"] = 6e-3 if lamb else 1e-4
     config.update({"warmup_steps": None if lamb else 10_000, "warmup_ratio": config_dict.placeholder(float)})
     config.phases = LAMB_PHASES if lamb else TWO_PHASES if two_phase else ()
     config.train_steps = config_dict.placeholder(int) if config.phases else 1_000_000
