@@ -22,6 +22,8 @@ from jaxtyping import Bool, Int
 from bert_jax.data import sequences
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.windows import max_context
+from bert_jax.data.windows import windows as window_starts
 
 Dataset = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -177,46 +179,16 @@ def make_windows(
         query = _query(question, tokenizer, settings.max_query_length, problems)
         target = _target(question, offsets, problems)
         room = settings.max_seq_length - len(query) - 3
-        spans = window_spans(len(ids), room, settings.doc_stride)
-        for (start, end), is_max in zip(spans, max_context(spans), strict=True):
+        starts = window_starts(len(ids), room, settings.doc_stride)
+        ends = np.minimum(starts + room, len(ids))
+        owner = max_context(starts, ends)
+        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             sequence = sequences.pair(query, ids[start:end].tolist(), tokenizer)
             first = len(query) + 2
             columns = _target_columns(target, start, end, first)
-            windows.append(Window(sequence, index, first, offsets[start:end], is_max, *columns))
+            most = owner[start:end] == number
+            windows.append(Window(sequence, index, first, offsets[start:end], most, *columns))
     return windows
-
-
-def window_spans(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """(start, end) of windows of at most `room` over `length` tokens, each `stride` after the one before.
-
-    No token is left out, also where the stride is longer than the room; no tokens give one empty window.
-    """
-    spans = []
-    start = 0
-    while True:
-        end = min(start + room, length)
-        spans.append((start, end))
-        if end == length:
-            return spans
-        start += min(room, stride)
-
-
-def max_context(spans: Sequence[tuple[int, int]]) -> list[Bool[np.ndarray, " c"]]:
-    """For each window, which of its tokens it shows with the most context.
-
-    The score of `run_squad.py` is min(tokens to the left, tokens to the right) + 0.01 · window length; the first
-    window wins ties.
-    """
-    total = spans[-1][1]
-    best = np.full(total, -1.0)
-    owner = np.zeros(total, np.int64)
-    for number, (start, end) in enumerate(spans):
-        left = np.arange(end - start)
-        score = np.minimum(left, left[::-1]) + 0.01 * (end - start)
-        better = score > best[start:end]
-        best[start:end][better] = score[better]
-        owner[start:end][better] = number
-    return [owner[start:end] == number for number, (start, end) in enumerate(spans)]
 
 
 def load_dataset(source: Dataset) -> tuple[Mapping[str, Any], str]:

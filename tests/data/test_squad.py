@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from bert_jax.data import squad
@@ -10,9 +9,7 @@ from bert_jax.data.squad import (
     WindowSettings,
     make_question,
     make_windows,
-    max_context,
     read_questions,
-    window_spans,
 )
 from bert_jax.data.text_files import Problems
 from bert_jax.data.wordpiece import WordPiece
@@ -134,37 +131,6 @@ def test_windows_by_hand():
         [False, True, True, True],
     ]
     assert [columns(w) for w in windows] == [(0, 0), (7, 7), (4, 4)]
-
-
-def slow_max_context(spans):
-    """The rule as `run_squad.py` states it, token by token."""
-    chosen = []
-    for number, (start, end) in enumerate(spans):
-        row = []
-        for token in range(start, end):
-            scores = {}
-            for other, (first, last) in enumerate(spans):
-                if first <= token < last:
-                    scores[other] = min(token - first, last - 1 - token) + 0.01 * (last - first)
-            row.append(max(scores, key=lambda other: scores[other]) == number)
-        chosen.append(row)
-    return chosen
-
-
-@pytest.mark.parametrize(("length", "room", "stride"), [(1, 5, 2), (50, 20, 7), (50, 20, 10), (43, 9, 30), (20, 20, 1)])
-def test_every_token_has_one_window_of_maximum_context(length, room, stride):
-    spans = window_spans(length, room, stride)
-    masks = max_context(spans)
-    assert [mask.tolist() for mask in masks] == slow_max_context(spans)
-    count = np.zeros(length, int)
-    for (start, end), mask in zip(spans, masks, strict=True):
-        assert 0 < end - start <= room
-        count[start:end] += mask
-    assert (count == 1).all()
-
-
-def test_max_context_ties_go_to_the_first_window():
-    assert [mask.tolist() for mask in max_context([(0, 4), (3, 7)])] == [[True] * 4, [False, True, True, True]]
 
 
 def test_targets():
