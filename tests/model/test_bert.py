@@ -63,7 +63,7 @@ def test_parameter_tree_is_as_documented() -> None:
         "nsp_head/kernel": (d, 2),
         "nsp_head/bias": (2,),
     }
-    for i in range(2):
+    for i in range(CONFIG.num_hidden_layers):
         layer = f"encoder/layer_{i}"
         for name in ("query", "key", "value", "output"):
             expected[f"{layer}/attention/{name}/kernel"] = (d, d)
