@@ -3,6 +3,7 @@
 They never form the probabilities, so they know no dropout on them; `fused_kernel` tells what can run where.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -80,7 +81,10 @@ def _splash(query: Array, key: Array, value: Array, sequence_ids: Array, *, caus
 
 def _triton(query: Array, key: Array, value: Array, sequence_ids: Array, *, causal: bool, interpret: bool) -> Array:
     """NVIDIA: the Pallas-Triton multi-head attention."""
-    from jax.experimental.pallas.ops.gpu.attention import mha
+    with warnings.catch_warnings():
+        # JAX 0.12 still ships it but points to tokamax, whose interface is in motion and has no packed sequences.
+        warnings.filterwarnings("ignore", "jax.experimental.pallas.ops.gpu.attention is deprecated", DeprecationWarning)
+        from jax.experimental.pallas.ops.gpu.attention import mha
 
     scale = query.shape[-1] ** -0.5
     return mha(query, key, value, sequence_ids, sm_scale=scale, causal=causal, interpret=interpret)

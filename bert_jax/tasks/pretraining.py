@@ -62,6 +62,8 @@ def pretraining(
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective={objective!r} is unknown; take one of {', '.join(OBJECTIVES)}")
+    if eval_examples is not None and eval_examples < 1:
+        raise ValueError(f"eval_examples={eval_examples} must be at least 1; leave it out to take all")
     pairs, direction = OBJECTIVES[objective]
     train = Corpus.open(corpus)
     tokenizer_directory = f"{corpus}/tokenizer"

@@ -77,12 +77,16 @@ class Checkpoints:
         step = self.manager.latest_step()
         if step is None:
             return None
-        items = self.manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(like.params), training=ocp.args.StandardRestore(_rest(like))
-            ),
+        wanted = ocp.args.Composite(
+            params=ocp.args.StandardRestore(like.params), training=ocp.args.StandardRestore(_rest(like))
         )
+        try:
+            items = self.manager.restore(step, args=wanted)
+        except (ValueError, KeyError, OSError) as error:
+            directory, reason = self.manager.directory / str(step), " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"{directory} cannot be read ({reason}); delete it to go on from the one before"
+            ) from error
         return like.replace(params=items["params"], **items["training"])
 
     def is_best(self, figures: dict[str, float]) -> bool:

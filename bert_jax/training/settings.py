@@ -82,6 +82,12 @@ class TrainSettings:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed} must be between 0 and {2**32 - 1}")
+        if self.keep_last < 1 or (self.warmup_steps or 0) < 0:
+            raise ValueError(
+                f"keep_last={self.keep_last} must be at least 1, warmup_steps={self.warmup_steps} at least 0"
+            )
         lengths = [self.train_steps is not None, self.train_epochs is not None, bool(self.phases)]
         if sum(lengths) != 1:
             raise ValueError("give exactly one of train_steps, train_epochs and phases")
@@ -109,7 +115,10 @@ def read_config(config: Config) -> tuple[TrainSettings, Task]:
     ours["mesh"] = _record(MeshShape, ours.get("mesh") or {}, "config.mesh")
     ours["optimizer"] = _record(OptimizerSettings, ours.get("optimizer") or {}, "config.optimizer")
     defaults = {key: ours[key] for key in ("max_seq_length", "batch_size", "accumulation_steps") if key in ours}
-    ours["phases"] = tuple(_record(Phase, defaults | p, "a phase") for p in ours.get("phases") or ())
+    phases = ours.get("phases") or ()
+    if not isinstance(phases, tuple) or not all(isinstance(phase, dict) for phase in phases):
+        raise ValueError(f"config.phases={phases!r} must be a list of fields of Phase, one dict a phase")
+    ours["phases"] = tuple(_record(Phase, defaults | phase, "a phase") for phase in phases)
     settings = _record(TrainSettings, ours, "config")
     missing = [
         key

@@ -51,6 +51,9 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     new = json.loads(json.dumps(plain(config)))
     new |= {name: str(Path(new[name]).absolute()) for name in PATHS if new.get(name)}
+    # Every refusal comes before anything is written.
+    if (directory / TOKENIZER).exists() and not same_files(directory / TOKENIZER, Path(task.tokenizer_directory)):
+        raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
     if (directory / CONFIG).exists():
         changes = differences(json.loads((directory / CONFIG).read_text()), new)
         if another := [change for change in changes if change.startswith(FIXED) and not change.startswith(FREE)]:
@@ -60,10 +63,7 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     write_json(directory / CONFIG, new)
     write_json(directory / ENVIRONMENT, environment())
     task.model.to_json(directory / MODEL_CONFIG)
-    if (directory / TOKENIZER).exists():
-        if not same_files(directory / TOKENIZER, Path(task.tokenizer_directory)):
-            raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
-    else:
+    if not (directory / TOKENIZER).exists():
         temporary = directory / f"{TOKENIZER}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(task.tokenizer_directory, temporary)

@@ -165,6 +165,31 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
     assert read_params(tmp_path)[1]["step"] == 10
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed=-1 must be between 0 and 4294967295"),
+        ({"keep_last": 0}, "keep_last=0 must be >= 1"),
+        ({"train_steps": None, "phases": 5}, "config.phases=5 must be a list"),
+        ({"eval_examples": 0}, "eval_examples=0 must be at least 1"),
+    ],
+)
+def test_senseless_values_are_refused(tiny_corpus: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_config(config(tiny_corpus, **change))
+
+
+def test_a_damaged_checkpoint_is_named(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus, checkpoint_every_steps=10), tmp_path)
+    for file in (tmp_path / "checkpoints" / "20" / "params").rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:5])
+    with pytest.raises(ValueError, match=r"checkpoints/20 cannot be read .* go on from an older one"):
+        train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / "20")
+    train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
+
+
 def test_two_phases_hand_over(tiny_corpus: Path, tmp_path: Path) -> None:
     phases = [
         {"train_steps": 6, "max_seq_length": 16},
