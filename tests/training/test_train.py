@@ -169,7 +169,7 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
     ("change", "message"),
     [
         ({"seed": -1}, "seed=-1 must be between 0 and 4294967295"),
-        ({"keep_last": 0}, "keep_last=0 must be >= 1"),
+        ({"keep_last": 0}, "keep_last=0 must be at least 1"),
         ({"train_steps": None, "phases": 5}, "config.phases=5 must be a list"),
         ({"eval_examples": 0}, "eval_examples=0 must be at least 1"),
     ],
@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_is_named(tiny_corpus: Path, tmp_path: Path) -> Non
     for file in (tmp_path / "checkpoints" / "20" / "params").rglob("*"):
         if file.is_file():
             file.write_bytes(file.read_bytes()[:5])
-    with pytest.raises(ValueError, match=r"checkpoints/20 cannot be read .* go on from an older one"):
+    with pytest.raises(ValueError, match=r"checkpoints/20 cannot be read .* go on from the one before"):
         train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
     shutil.rmtree(tmp_path / "checkpoints" / "20")
     train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
