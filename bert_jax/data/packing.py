@@ -237,7 +237,7 @@ def assemble(
     source = np.repeat(starts, lengths) + within
     place = np.repeat(row * columns + first, lengths) + within
 
-    def tokens(values: np.ndarray, fill: float, dtype: np.dtype | type = np.int32) -> np.ndarray:
+    def tokens(values: np.ndarray, fill: int | float, dtype: np.dtype | type = np.int32) -> np.ndarray:
         flat = np.full(rows * columns, fill, dtype)
         flat[place] = values
         return flat.reshape(rows, columns)
@@ -247,7 +247,7 @@ def assemble(
         array[row, slot] = values
         return array
 
-    def of_examples(values: np.ndarray, fill: float = 0) -> np.ndarray:
+    def of_examples(values: np.ndarray, fill: int | float = 0) -> np.ndarray:
         array = np.full((rows, slots, *values.shape[1:]), fill, values.dtype)
         array[placement.rows, placement.slots] = values
         return array

@@ -191,10 +191,11 @@ def test_an_error_half_way_leaves_nothing(tmp_path, tokenizer):
 
 
 ENDLESS = """
-import itertools, sys
+import itertools, signal, sys
 from bert_jax.data.corpus_builder import build
 from bert_jax.data.documents import Reading
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
     documents = ((str(i), "alpha. " * 1000) for i in itertools.count())
     build(documents, sys.argv[1], sys.argv[2], workers=2, reading=Reading(block_bytes=10_000), progress=False)
 """

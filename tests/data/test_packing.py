@@ -27,7 +27,7 @@ def examples(count: int = 50, low: int = 1, high: int = 40, group: int = 1) -> E
         group=group,
         targets={"labels": np.arange(count, dtype=np.int32) + 100},
         token_targets={"tags": (np.arange(tokens, dtype=np.int32), -1)},
-        column_targets={"ends": np.asarray([len(sequence.ids) - 1 for sequence in made])},
+        column_targets={"ends": np.asarray([len(sequence.ids) - 1 for sequence in made], np.int64)},
     )
 
 
