@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-CONFIG_FILE = "tokenizer_config.json"
+CONFIG_FILE, LIBRARY_FILE = "tokenizer_config.json", "tokenizer.json"
 FORMAT_VERSION = 1
 # Above this share of [UNK] a corpus was most likely tokenized with a vocabulary of another language or case.
 UNKNOWN_LIMIT = 0.3
@@ -202,8 +202,10 @@ def load_tokenizer(
     if not path.exists():
         raise FileNotFoundError(f"no tokenizer at {path}: give a tokenizer directory, a vocab.txt or a .model file")
     config: dict[str, Any] = {}
+    library: Path | None = None
     if path.is_dir():
         config = _read_config(path)
+        library = path / LIBRARY_FILE if (path / LIBRARY_FILE).exists() else None
         path = _vocabulary_file(path)
     if lowercase is not None:
         config["do_lower_case"] = lowercase
@@ -215,6 +217,8 @@ def load_tokenizer(
         return sentence_piece.from_file(path, config)
     from bert_jax.data import wordpiece
 
+    if library is not None and path != library and "do_lower_case" not in config:
+        wordpiece.read_library_json(library, config)
     return wordpiece.from_file(path, config, check_case=check_case)
 
 
@@ -233,7 +237,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
 
 
 def _vocabulary_file(directory: Path) -> Path:
-    for pattern in ("vocab.txt", "*.model", "tokenizer.json"):
+    for pattern in ("vocab.txt", "*.model", LIBRARY_FILE):
         found = sorted(directory.glob(pattern))
         if len(found) > 1:
             raise ValueError(f"{directory} has {len(found)} {pattern} files: name the one to load")

@@ -53,6 +53,14 @@ def test_hugging_face_directories(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tmp_path)
     assert isinstance(tokenizer, WordPiece)
     assert tokenizer.pieces == PIECES and tokenizer.lowercase and not tokenizer.strip_accents
+    # Beside a vocab.txt it still says how text is normalised, unless the configuration does.
+    write_vocabulary(tmp_path, [*PIECES, "The", "Cat"])
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    tokenizer = load_tokenizer(tmp_path)
+    assert isinstance(tokenizer, WordPiece)
+    assert tokenizer.vocab_size == len(PIECES) + 2 and tokenizer.lowercase and not tokenizer.strip_accents
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert not load_tokenizer(tmp_path).lowercase
 
 
 def test_case_is_inferred(tmp_path: Path) -> None:
