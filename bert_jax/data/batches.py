@@ -76,11 +76,11 @@ class PretrainingBatches:
         """Full batches of an epoch; the batch after them goes on into the next epoch."""
         return self.num_examples // self.batch_size
 
-    def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """The given rows of the batch of a step (all of them: [batch_size, max_seq_length])."""
+    def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
+        """The batch of a step, [batch_size, max_seq_length], or one of `parts` equal parts of its rows."""
         if step < 0:
             raise ValueError(f"step is {step}; steps count from 0")
-        return self.examples(step * self.batch_size + np.arange(self.batch_size)[rows])
+        return self.examples(step * self.batch_size + np.arange(self.batch_size)[rows_of(self.batch_size, part, parts)])
 
     def examples(self, indices: Int[np.ndarray, " r"]) -> Batch:
         """The examples with these increasing indices, one a row."""
@@ -93,6 +93,12 @@ class PretrainingBatches:
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def rows_of(rows: int, part: int, parts: int) -> slice:
+    """The rows of one of `parts` equal parts, as each host of several reads its own."""
+    share = rows // parts
+    return slice(part * share, (part + 1) * share)
 
 
 def evaluation_batches(

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from bert_jax.data.batches import rows_of
 from bert_jax.data.keyed_random import key_of, permutation
 from bert_jax.data.sequences import Sequence
 
@@ -186,12 +187,13 @@ class PackedBatches:
             result[chosen] = self._order(int(epoch))[within[chosen]]
         return result
 
-    def batch(self, step: int) -> Batch:
-        """The whole global batch of a step."""
+    def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
+        """The global batch of a step, or one of ``parts`` equal parts of its rows."""
         indices = self.indices(step)
         placement = pack(self.examples.lengths[indices], *self.shape)
         rows = next(count for count in self.row_counts if count >= placement.num_rows)
-        return assemble(self.examples, indices, placement, rows, self.shape, self.pad_id)
+        whole = assemble(self.examples, indices, placement, rows, self.shape, self.pad_id)
+        return {name: values[rows_of(rows, part, parts)] for name, values in whole.items()}
 
     def _order(self, epoch: int) -> Int[np.ndarray, " n"]:
         if self._epoch[0] != epoch:
@@ -219,6 +221,41 @@ def packed_batches(
         chosen = order[first_of_row[first] : first_of_row[first + rows]]
         part = Placement(placement.rows[chosen] - first, placement.columns[chosen], placement.slots[chosen], rows)
         yield assemble(examples, chosen, part, rows, shape, pad_id)
+
+
+class Unpacked:
+    """Outputs of packed batches, back in the order of the examples; ``arrays`` holds them by name.
+
+    An output of a batch is [r, m, ...], which becomes [n, ...], or [r, t, ...], which becomes [tokens, ...] as
+    ``Examples.ids``.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def add(self, batch: Batch, outputs: Mapping[str, np.ndarray]) -> None:
+        """Takes over the outputs of one batch."""
+        real = batch["example_weights"] > 0
+        tokens = batch["sequence_ids"] > 0
+        for name, values in outputs.items():
+            if values.shape[:2] == batch["input_ids"].shape:
+                self._array(name, values, len(self.examples.ids))[self._places(batch, tokens)] = values[tokens]
+            else:
+                self._array(name, values, len(self.examples))[batch["example_indices"][real]] = values[real]
+
+    def _array(self, name: str, values: np.ndarray, length: int) -> np.ndarray:
+        if name not in self.arrays:
+            self.arrays[name] = np.zeros((length, *values.shape[2:]), values.dtype)
+        return self.arrays[name]
+
+    def _places(self, batch: Batch, tokens: np.ndarray) -> np.ndarray:
+        """Of each real token of a batch, its place in ``Examples.ids``."""
+        group = self.examples.group
+        rows = np.nonzero(tokens)[0]
+        slots = batch["sequence_ids"][tokens] - 1
+        sequences = batch["example_indices"][rows, slots // group].astype(np.int64) * group + slots % group
+        return self.examples.bounds[sequences] + batch["position_ids"][tokens]
 
 
 def assemble(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.model.bert import BertForPreTraining, check_batch
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.masking import Masked, MaskingConfig, mask_tokens
-from bert_jax.tasks.task import Batch, Figures, Params, Stream, Task
+from bert_jax.tasks.task import Batch, Evaluation, Figures, Params, Stream, Task
 
 # objective: (pairs of the example pipeline, direction of attention)
 OBJECTIVES = {
@@ -66,8 +66,7 @@ def pretraining(
         raise ValueError(f"eval_examples={eval_examples} must be at least 1; leave it out to take all")
     pairs, direction = OBJECTIVES[objective]
     train = Corpus.open(corpus)
-    tokenizer_directory = f"{corpus}/tokenizer"
-    tokenizer = load_tokenizer(tokenizer_directory)
+    tokenizer = load_tokenizer(f"{corpus}/tokenizer")
     config = BertConfig.from_dict({"vocab_size": train.vocab_size, "attention_direction": direction} | model)
     if config.vocab_size != train.vocab_size:
         raise ValueError(
@@ -78,17 +77,23 @@ def pretraining(
     specials = np.zeros(config.padded_vocab_size, bool)
     specials[list(tokenizer.special_ids)] = True
 
-    def stream(batch_size: int, max_seq_length: int) -> Stream:
+    def stream(batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
+        if batch_size % row_multiple:
+            raise ValueError(
+                f"batch of {batch_size} rows does not divide over data x fsdp devices x accumulation steps ="
+                f" {row_multiple}; make it a multiple of {row_multiple}"
+            )
         batches = PretrainingBatches(train, tokenizer, settings(max_seq_length=max_seq_length), seed, batch_size)
         check_batch(batches.batch(0), config)
         return batches
 
-    def evaluation(split: str, batch_size: int, max_seq_length: int) -> Iterator[dict[str, np.ndarray]]:
+    def evaluation(split: str, batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
         text = Corpus.open(corpus, split)
         if text.num_documents == 0:
-            return iter(())
+            return Evaluation(())
         shape = settings(max_seq_length=max_seq_length)
-        return evaluation_batches(text, tokenizer, shape, seed, batch_size, max_examples=eval_examples)
+        rows = -(-batch_size // row_multiple) * row_multiple
+        return Evaluation(evaluation_batches(text, tokenizer, shape, seed, rows, max_examples=eval_examples))
 
     if direction == "bidirectional":
         prepare = masked_language_model(masking or {}, config, tokenizer)
@@ -99,15 +104,18 @@ def pretraining(
     return Task(
         name="pretraining",
         model=config,
-        tokenizer_directory=tokenizer_directory,
+        tokenizer=tokenizer,
         init=lambda key: initial_parameters(module, key, log_unigram if unigram_bias else None),
         stream=stream,
         evaluation=evaluation,
         prepare=prepare,
-        figures=partial(figures, module, log_unigram),
+        forward=partial(forward, module),
+        figures=partial(figures, log_unigram),
+        outputs=lambda logits, batch: {},
         objective=("mlm_loss", "nsp_loss") if module.next_sentence else ("mlm_loss",),
         summary=lambda means: means | {"perplexity": float(np.exp(means["mlm_loss"]))},
         selection=("mlm_loss", "min"),
+        eval_split="held_out",
     )
 
 
@@ -178,18 +186,9 @@ def with_targets(batch: Batch, masked: Masked) -> Batch:
     }
 
 
-def figures(
-    module: BertForPreTraining,
-    log_unigram: Float[Array, "v"],
-    params: Params,
-    batch: Batch,
-    dropout_key: Key[Array, ""] | None,
-) -> Figures:
-    """Losses (nats) and accuracies of masked LM and next sentence prediction, and the unigram model's loss.
-
-    The paper's loss is the mean masked-LM likelihood plus the mean next-sentence likelihood (appendix A.2).
-    """
-    logits: Any = module.apply(
+def forward(module: BertForPreTraining, params: Params, batch: Batch, dropout_key: Key[Array, ""] | None) -> Any:
+    """Masked-LM logits [r, p, v], and next-sentence logits [r, m, 2] or None."""
+    return module.apply(
         {"params": params},
         batch["input_ids"],
         batch["segment_ids"],
@@ -199,6 +198,13 @@ def figures(
         batch["example_columns"],
         dropout_key=dropout_key,
     )
+
+
+def figures(log_unigram: Float[Array, "v"], logits: Any, batch: Batch) -> Figures:
+    """Losses (nats) and accuracies of masked LM and next sentence prediction, and the unigram model's loss.
+
+    The paper's loss is the mean masked-LM likelihood plus the mean next-sentence likelihood (appendix A.2).
+    """
     mlm_logits, nsp_logits = logits
     targets, weights = batch["masked_targets"], batch["masked_weights"]
     result = classification_figures("mlm", mlm_logits, targets, weights)

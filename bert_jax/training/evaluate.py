@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_jax.tasks.task import Figures, Params, Task
+from bert_jax.data.batches import rows_of
+from bert_jax.data.packing import Unpacked
+from bert_jax.tasks.fine_tuning import whole_pass
+from bert_jax.tasks.task import Evaluation, Figures, Outputs, Params, Task
 from bert_jax.training.checkpoint import best_step, read_params
-from bert_jax.training.settings import plan, read_config
-from bert_jax.training.sharding import MeshShape, batch_sharding, local_rows, make_mesh, put_batch
+from bert_jax.training.settings import plan
+from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_batch, row_devices
 from bert_jax.training.step import Means, eval_step
-from bert_jax.training.workdir import CONFIG
+from bert_jax.training.workdir import read_workdir
 
 Evaluate = Callable[[Params, str, int, int], dict[str, float]]
+Forward = Callable[[Params, Evaluation], tuple[dict[str, float], Outputs]]
 
 
 def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> Evaluate:
     """``evaluate(params, split, batch_size, max_seq_length)`` -> the task's summary; compiled once a shape.
 
     A split without examples gives an empty summary.
+    """
+    forward = make_forward(task, mesh, param_shardings, seed)
+
+    def evaluate(params: Params, split: str, batch_size: int, max_seq_length: int) -> dict[str, float]:
+        evaluation = task.evaluation(split, batch_size, max_seq_length, row_devices(mesh))
+        means, outputs = forward(params, evaluation)
+        if not means:
+            return {}
+        return task.summary(means) | (evaluation.dataset.scores(outputs) if evaluation.dataset else {})
+
+    return evaluate
+
+
+def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> Forward:
+    """``forward(params, evaluation)`` -> ratios of the figures, and the outputs of all examples in their order.
 
     The randomness of ``task.prepare`` (the masks) depends on the seed and the batch's number alone, so that every
     evaluation of a run sees the same masked text.
@@ -36,42 +56,82 @@ def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) ->
     )
     key = jax.random.key(seed)
 
-    def evaluate(params: Params, split: str, batch_size: int, max_seq_length: int) -> dict[str, float]:
+    def forward(params: Params, evaluation: Evaluation) -> tuple[dict[str, float], Outputs]:
         means = Means()
-        rows = local_rows(mesh, batch_size)
-        running: list[Figures] = []
-        for index, batch in enumerate(task.evaluation(split, batch_size, max_seq_length)):
-            device_batch = put_batch({name: value[rows] for name, value in batch.items()}, mesh, batch_size)
-            figures = compiled(params, jax.random.fold_in(key, index), device_batch)
-            means.add(running)  # the batch before: the host prepares while the device computes
-            running = [figures]
-        means.add(running)
-        return task.summary(means.ratios()) if running else {}
+        unpacked = Unpacked(evaluation.dataset.examples) if evaluation.dataset else None
 
-    return evaluate
+        def collect(batch: dict[str, np.ndarray], results: tuple[Figures, dict[str, Any]]) -> None:
+            figures, outputs = jax.device_get(results)
+            means.add([figures])
+            if unpacked is not None:
+                unpacked.add(batch, outputs)
+
+        running = None  # the batch before: the host prepares while the device computes
+        for index, batch in enumerate(evaluation.batches):
+            rows = rows_of(len(batch["input_ids"]), jax.process_index(), jax.process_count())
+            device_batch = put_batch({name: value[rows] for name, value in batch.items()}, mesh)
+            results = compiled(params, jax.random.fold_in(key, index), device_batch)
+            if running is not None:
+                collect(*running)
+            running = batch, results
+        if running is not None:
+            collect(*running)
+        return means.ratios(), unpacked.arrays if unpacked is not None else {}
+
+    return forward
 
 
-def evaluate_workdir(workdir: str | Path, split: str, *, best: bool = False) -> dict[str, float]:
-    """Evaluates a run's newest checkpoint, or its best, on every device at hand.
+def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: bool = False) -> dict[str, float]:
+    """Evaluates a run's newest checkpoint, or its best, on every device at hand; None: the split of its training.
 
     Raises:
         FileNotFoundError: no run or no finished checkpoint in ``workdir``.
         ValueError: a split that the task does not have, or one without examples.
     """
-    path = Path(workdir) / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(f"{workdir} holds no {CONFIG}; give the --workdir of a training run")
-    settings, task = read_config(json.loads(path.read_text()))
+    settings, task = read_workdir(workdir)
     last = plan(settings, task)[-1]
     params, _ = read_params(workdir, best_step(workdir, task.selection) if best else None)
-    # Whatever mesh the run had: here the rows go over all devices, the parameters lie whole on each.
+    mesh, params, shardings = on_all_devices(params)
+    with jax.set_mesh(mesh):
+        evaluate = make_evaluate(task, mesh, shardings, settings.seed)
+        result = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
+    if not result:
+        raise ValueError(f"split {split or task.eval_split!r} holds no example; give one that does")
+    return result
+
+
+def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path, *, best: bool = False) -> int:
+    """Writes the predictions for a file, or for a split of the task, in the task's own form; how many examples.
+
+    Raises:
+        FileNotFoundError: no run in ``workdir``, or neither a file nor a split called ``source``.
+        ValueError: a task without predictions (pre-training), or a file that does not fit it.
+    """
+    settings, task = read_workdir(workdir)
+    if task.read_file is None:
+        raise ValueError(f"{workdir} is a run of {task.name}, which predicts no file; use bert_jax.load to fill masks")
+    step = best_step(workdir, task.selection) if best else None
+    params, meta = read_params(workdir, step)
+    mesh, params, shardings = on_all_devices(params)
+    length, rows = settings.max_seq_length, row_devices(mesh)
+    if Path(source).exists():
+        evaluation = whole_pass(task.read_file(Path(source), length), task.tokenizer, length, rows)
+    else:
+        evaluation = task.evaluation(str(source), settings.batch_size, length, rows)
+    if evaluation.dataset is None:
+        raise FileNotFoundError(f"no file {source}; give a file or a split of the task as input")
+    with jax.set_mesh(mesh):
+        _, outputs = make_forward(task, mesh, shardings, settings.seed)(params, evaluation)
+    if jax.process_index() == 0:
+        evaluation.dataset.write(outputs, Path(output), meta["figures"])
+    return len(evaluation.dataset.examples)
+
+
+def on_all_devices(params: Params) -> tuple[Mesh, Params, Params]:
+    """A mesh over which rows go over all devices, the parameters whole on each of them, and their shardings.
+
+    Whatever mesh the run had: evaluation needs no optimizer state, which is what takes the room.
+    """
     mesh = make_mesh(MeshShape())
     replicated = NamedSharding(mesh, PartitionSpec())
-    with jax.set_mesh(mesh):
-        params = jax.device_put(params, replicated)
-        evaluate = make_evaluate(task, mesh, jax.tree.map(lambda _: replicated, params), settings.seed)
-        batch_size = -(-last.batch_size // mesh.size) * mesh.size
-        result = evaluate(params, split, batch_size, last.max_seq_length)
-    if not result:
-        raise ValueError(f"split {split!r} holds no example; build the corpus with a larger --held_out")
-    return result
+    return mesh, jax.device_put(params, replicated), jax.tree.map(lambda _: replicated, params)

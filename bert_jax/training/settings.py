@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
 
 from bert_jax.tasks import TASKS, Task
+from bert_jax.training.init_from import read_model
 from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
 from bert_jax.training.sharding import MeshShape
 
@@ -120,6 +121,9 @@ def read_config(config: Config) -> tuple[TrainSettings, Task]:
         raise ValueError(f"config.phases={phases!r} must be a list of fields of Phase, one dict a phase")
     ours["phases"] = tuple(_record(Phase, defaults | phase, "a phase") for phase in phases)
     settings = _record(TrainSettings, ours, "config")
+    if settings.init_from and "tokenizer" in parameters and not theirs.get("tokenizer"):
+        model, theirs["tokenizer"] = read_model(settings.init_from)
+        theirs["model"] = dataclasses.asdict(model) | theirs.get("model", {})
     missing = [
         key
         for key, parameter in parameters.items()
@@ -136,7 +140,7 @@ def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:
         return settings.phases
     steps = settings.train_steps
     if steps is None:
-        examples = task.stream(settings.batch_size, settings.max_seq_length).num_examples
+        examples = task.stream(settings.batch_size, settings.max_seq_length, 1).num_examples
         steps = max(1, int(examples / settings.batch_size * (settings.train_epochs or 0)))
     return (Phase(steps, settings.max_seq_length, settings.batch_size, settings.accumulation_steps),)
 

@@ -79,27 +79,17 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, BATCH)
 
 
-def local_rows(mesh: Mesh, batch_size: int, accumulation_steps: int = 1) -> slice:
-    """The rows of the global batch that this process assembles.
-
-    Raises:
-        ValueError: the rows do not divide over the mesh.
-    """
-    parts = mesh.shape["data"] * mesh.shape["fsdp"]
-    if batch_size % (parts * accumulation_steps):
-        pieces = f" in {accumulation_steps} accumulation steps" if accumulation_steps > 1 else ""
-        raise ValueError(
-            f"batch of {batch_size} rows{pieces} does not divide over data x fsdp = {parts} devices; make it a multiple"
-            f" of {parts * accumulation_steps}"
-        )
-    share = batch_size // jax.process_count()
-    return slice(jax.process_index() * share, (jax.process_index() + 1) * share)
+def row_devices(mesh: Mesh) -> int:
+    """Over how many devices the rows of a batch go: ``data`` x ``fsdp``."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def put_batch(batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int) -> dict[str, jax.Array]:
-    """This process's rows as global arrays of ``batch_size`` rows."""
+def put_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """This process's rows, an equal part of all, as global arrays."""
     sharding = batch_sharding(mesh)
     return {
-        name: jax.make_array_from_process_local_data(sharding, value, (batch_size, *value.shape[1:]))
+        name: jax.make_array_from_process_local_data(
+            sharding, value, (len(value) * jax.process_count(), *value.shape[1:])
+        )
         for name, value in batch.items()
     }

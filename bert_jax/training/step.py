@@ -93,9 +93,13 @@ def train_step(
     return new_state, figures
 
 
-def eval_step(params: Params, key: Key[Array, ""], batch: Batch, *, task: Task) -> Figures:
-    """The figures of one evaluation batch, without dropout."""
-    return task.figures(params, task.prepare(key, batch), None)
+def eval_step(
+    params: Params, key: Key[Array, ""], batch: Batch, *, task: Task
+) -> tuple[Figures, dict[str, Array]]:
+    """The figures and the outputs of one evaluation batch, without dropout."""
+    batch = task.prepare(key, batch)
+    result = task.forward(params, batch, None)
+    return task.figures(result, batch), task.outputs(result, batch)
 
 
 def gradients(
@@ -103,10 +107,10 @@ def gradients(
 ) -> tuple[Params, Figures]:
     """Gradient of the global mean loss and the figures of the batch, in ``accumulation_steps`` pieces of rows."""
     # Only the weights are used, and they do not depend on the parameters: the compiler drops this forward pass.
-    weights = {name: weight for name, (_, weight) in task.figures(params, batch, None).items()}
+    weights = {name: weight for name, (_, weight) in task.figures(task.forward(params, batch, None), batch).items()}
 
     def loss(params: Params, piece: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Figures]:
-        figures = task.figures(params, piece, key)
+        figures = task.figures(task.forward(params, piece, key), piece)
         terms = [figures[name][0] / jnp.maximum(weights[name], SMALLEST_WEIGHT) for name in task.objective]
         return jnp.sum(jnp.stack(terms)), figures
 

@@ -18,7 +18,7 @@ from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.settings import Config, Phase, TrainSettings, learning_rate_fraction, plan, read_config
-from bert_jax.training.sharding import batch_sharding, local_rows, make_mesh, put_batch, state_shardings
+from bert_jax.training.sharding import batch_sharding, make_mesh, put_batch, row_devices, state_shardings
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.workdir import prepare_workdir
@@ -66,7 +66,9 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                         evaluated = None
                         if step % settings.eval_every_steps == 0 or step == last:
                             with log.pause():
-                                evaluated = evaluate(state.params, "held_out", phase.batch_size, phase.max_seq_length)
+                                evaluated = evaluate(
+                                    state.params, task.eval_split, phase.batch_size, phase.max_seq_length
+                                )
                             log.evaluation(step, evaluated)
                             result = evaluated
                         due = step % settings.checkpoint_every_steps == 0 or step == last
@@ -77,7 +79,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                             checkpoints.wait()
                             log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
                             raise SystemExit(128 + stop.received)
-        return result or evaluate(state.params, "held_out", phase.batch_size, phase.max_seq_length)
+        return result or evaluate(state.params, task.eval_split, phase.batch_size, phase.max_seq_length)
 
 
 def begin(
@@ -132,11 +134,10 @@ def spans(phases: tuple[Phase, ...], step: int) -> Iterator[tuple[Phase, int]]:
 
 def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[dict[str, jax.Array], int]]:
     """``step -> (global batch on the devices, its number of real tokens in this process's rows)``."""
-    stream = task.stream(phase.batch_size, phase.max_seq_length)
-    rows = local_rows(mesh, phase.batch_size, phase.accumulation_steps)
+    stream = task.stream(phase.batch_size, phase.max_seq_length, row_devices(mesh) * phase.accumulation_steps)
 
     def batch(step: int) -> tuple[dict[str, jax.Array], int]:
-        local = stream.batch(step, rows)
-        return put_batch(local, mesh, phase.batch_size), int(np.count_nonzero(local["sequence_ids"]))
+        local = stream.batch(step, jax.process_index(), jax.process_count())
+        return put_batch(local, mesh), int(np.count_nonzero(local["sequence_ids"]))
 
     return batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
+import dataclasses
+import inspect
 import json
 import os
 import platform
@@ -14,18 +15,16 @@ from typing import Any
 
 import jax
 
-from bert_jax.tasks.task import Task
-from bert_jax.training.settings import Config, plain
+from bert_jax.data.tokenizer import load_tokenizer
+from bert_jax.model.config import BertConfig
+from bert_jax.tasks import TASKS, Task
+from bert_jax.training.init_from import MODEL_CONFIG, TOKENIZER
+from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 
-CONFIG, MODEL_CONFIG, ENVIRONMENT, TOKENIZER = (
-    "config.json",
-    "bert_config.json",
-    "environment.json",
-    "tokenizer",
-)
-PATHS = ("corpus", "data_dir", "init_from")
+CONFIG, ENVIRONMENT = "config.json", "environment.json"
+PATHS = ("corpus", "data_dir", "tokenizer", "init_from")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
-FIXED = ("task:", "objective:", "optimizer.name:", "model")
+FIXED = ("task:", "objective:", "optimizer.name:", "model", "labels")
 FREE = tuple(
     f"model.{name}:"
     for name in (
@@ -51,9 +50,12 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     new = json.loads(json.dumps(plain(config)))
     new |= {name: str(Path(new[name]).absolute()) for name in PATHS if new.get(name)}
+    if task.labels is not None:
+        new["labels"] = list(task.labels)  # those of the training data, which a reader need not have
     # Every refusal comes before anything is written.
-    if (directory / TOKENIZER).exists() and not same_files(directory / TOKENIZER, Path(task.tokenizer_directory)):
-        raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
+    if (directory / TOKENIZER).exists():
+        if load_tokenizer(directory / TOKENIZER).fingerprint() != task.tokenizer.fingerprint():
+            raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
     if (directory / CONFIG).exists():
         changes = differences(json.loads((directory / CONFIG).read_text()), new)
         if another := [change for change in changes if change.startswith(FIXED) and not change.startswith(FREE)]:
@@ -66,14 +68,24 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     if not (directory / TOKENIZER).exists():
         temporary = directory / f"{TOKENIZER}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(task.tokenizer_directory, temporary)
+        task.tokenizer.save(temporary)
         os.replace(temporary, directory / TOKENIZER)
 
 
-def same_files(first: Path, second: Path) -> bool:
-    """Whether two directories hold the same files."""
-    names = [sorted(path.name for path in directory.iterdir()) for directory in (first, second)]
-    return names[0] == names[1] and not any(filecmp.cmpfiles(first, second, names[0], shallow=False)[1:])
+def read_workdir(workdir: str | Path) -> tuple[TrainSettings, Task]:
+    """The settings and the task of a run, from its directory alone where the task needs no training data.
+
+    Raises:
+        FileNotFoundError: the directory holds no run.
+    """
+    directory = Path(workdir)
+    if not (directory / CONFIG).is_file():
+        raise FileNotFoundError(f"{workdir} holds no {CONFIG}; give the --workdir of a training run")
+    config = json.loads((directory / CONFIG).read_text())
+    if "tokenizer" in inspect.signature(TASKS[config["task"]]).parameters:
+        config["tokenizer"] = str(directory / TOKENIZER)
+        config["model"] = dataclasses.asdict(BertConfig.from_json(directory / MODEL_CONFIG))
+    return read_config(config)
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

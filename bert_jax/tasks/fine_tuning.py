@@ -1,0 +1,166 @@
+"""What the fine-tuning tasks share: packed batches, the model with a head, whole-set scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from bert_jax.data.packing import Examples, PackedBatches, packed_batches
+from bert_jax.data.text_files import Problems
+from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.model.config import BertConfig
+from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.task import Batch, Dataset, Evaluation, Figures, Params, Stream, Task
+
+ReadSplit = Callable[[str, int], Dataset]
+
+
+def open_model(model: dict[str, Any], tokenizer: str, max_seq_length: int | None = None) -> tuple[BertConfig, Tokenizer]:
+    """The encoder's configuration and its tokenizer.
+
+    Raises:
+        ValueError: they do not belong together, or nothing says where to begin.
+    """
+    if not tokenizer:
+        raise ValueError(
+            "init_from is not set: give a run's workdir or a Hugging Face directory to fine-tune, or tokenizer= and"
+            " model= to train an encoder from scratch"
+        )
+    found = load_tokenizer(tokenizer)
+    config = BertConfig.from_dict({"vocab_size": found.vocab_size} | model)
+    if config.vocab_size != found.vocab_size:
+        raise ValueError(
+            f"model.vocab_size={config.vocab_size} but the tokenizer {tokenizer} has {found.vocab_size} pieces; give"
+            " the tokenizer that the model was trained with"
+        )
+    return config, found
+
+
+def fine_tuning_task(
+    *,
+    name: str,
+    module: BertWithHead,
+    tokenizer: Tokenizer,
+    seed: int,
+    read_split: ReadSplit,
+    read_file: Callable[[Path, int], Dataset],
+    figures: Callable[[Any, Batch], Figures],
+    outputs: Callable[[Any, Batch], dict[str, Array]],
+    selection: tuple[str, str],
+    eval_split: str = "dev",
+    labels: tuple[str, ...] | None = None,
+) -> Task:
+    """The ``Task`` of a data set that is read into memory and packed.
+
+    Args:
+        read_split: (split, max_seq_length) -> the data set; read once.
+        figures, outputs: of the logits and the batch, see ``Task``; the figure "loss" is the objective.
+    """
+    read = cache(read_split)
+    trained = cache(lambda max_seq_length: checked(read("train", max_seq_length).examples, module.config))
+
+    def stream(batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
+        return PackedBatches(
+            trained(max_seq_length),
+            pad_id=tokenizer.pad_id,
+            seed=seed,
+            batch_size=batch_size,
+            max_seq_length=max_seq_length,
+            row_multiple=row_multiple,
+        )
+
+    def evaluation(split: str, _batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
+        dataset = read(split, max_seq_length)
+        checked(dataset.examples, module.config)
+        return whole_pass(dataset, tokenizer, max_seq_length, row_multiple)
+
+    def read_checked(path: Path, max_seq_length: int) -> Dataset:
+        dataset = read_file(path, max_seq_length)
+        checked(dataset.examples, module.config)
+        return dataset
+
+    return Task(
+        name=name,
+        model=module.config,
+        tokenizer=tokenizer,
+        init=partial(initial_parameters, module),
+        stream=stream,
+        evaluation=evaluation,
+        prepare=lambda key, batch: batch,
+        forward=partial(forward, module),
+        figures=figures,
+        outputs=outputs,
+        objective=("loss",),
+        summary=lambda means: means,
+        selection=selection,
+        eval_split=eval_split,
+        read_file=read_checked,
+        labels=labels,
+    )
+
+
+def whole_pass(dataset: Dataset, tokenizer: Tokenizer, max_seq_length: int, row_multiple: int) -> Evaluation:
+    """Every example of a data set once, packed, in batches of one shape."""
+    batches = packed_batches(
+        dataset.examples, pad_id=tokenizer.pad_id, max_seq_length=max_seq_length, row_multiple=row_multiple
+    )
+    return Evaluation(batches, dataset)
+
+
+def initial_parameters(module: BertWithHead, key: Key[Array, ""]) -> Params:
+    """Fresh parameters of every part; traceable."""
+    token = jnp.zeros((1, 1), jnp.int32)  # one token is enough to know every shape
+    return module.init(key, token, token, token + 1, token, token, token)["params"]
+
+
+def forward(module: BertWithHead, params: Params, batch: Batch, dropout_key: Key[Array, ""] | None) -> Array:
+    """The logits."""
+    logits: Any = module.apply(
+        {"params": params},
+        batch["input_ids"],
+        batch["segment_ids"],
+        batch["sequence_ids"],
+        batch["position_ids"],
+        batch.get("example_columns"),
+        batch.get("last_columns"),
+        dropout_key=dropout_key,
+    )
+    return logits
+
+
+def checked(examples: Examples, config: BertConfig) -> Examples:
+    """The examples. ValueError for ids or lengths that the compiled step would silently clamp."""
+    longest = int(np.diff(examples.bounds).max(initial=0))
+    if longest > config.max_position_embeddings:
+        raise ValueError(
+            f"a sequence has {longest} tokens, the model max_position_embeddings={config.max_position_embeddings};"
+            f" set max_seq_length to {config.max_position_embeddings} or less"
+        )
+    if int(examples.ids.max(initial=0)) >= config.vocab_size:
+        raise ValueError(
+            f"a token has id {int(examples.ids.max())}, the model vocab_size={config.vocab_size}; the tokenizer and the"
+            " model must belong together"
+        )
+    if int(examples.segment_ids.max(initial=0)) >= config.type_vocab_size:
+        raise ValueError(f"sentence pairs need type_vocab_size=2, the model has {config.type_vocab_size}")
+    return examples
+
+
+def last_columns(examples: Examples) -> dict[str, np.ndarray]:
+    """The column target of every sequence's last token, where a left-to-right encoder has seen all of it."""
+    return {"last_columns": np.diff(examples.bounds) - 1}
+
+
+def report_problems(what: str, problems: Problems) -> None:
+    """Says on standard error what was skipped, cut or repaired while reading."""
+    if jax.process_index() == 0:
+        for reason, entry in problems.as_dict().items():
+            print(f"{what}: {entry['count']:,} x {reason} (first: {entry['first']})", file=sys.stderr)
