@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data import tfds_texts
 from bert_jax.data.tables import Columns, read_rows, read_table
 from bert_jax.data.text_examples import TextExample
-from bert_jax.data.text_files import UNDECODABLE, Problems
+from bert_jax.data.text_files import Problems
+from bert_jax.data.tfds_texts import decoded, open_set
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def read_glue_tfds(
     task = glue_task(task)
     _check_split(task, split, task.tfds_splits)
     config, field_a, field_b = task.tfds
-    builder, tfds_split = _open(f"tfds:glue/{config}:{task.tfds_splits[split]}", allow_download)
+    builder, tfds_split = open_set(f"tfds:glue/{config}:{task.tfds_splits[split]}", allow_download)
     names = getattr(builder.info.features["label"], "names", None)
     source = builder.as_data_source(split=tfds_split)
     examples = []
@@ -97,8 +97,8 @@ def read_glue_tfds(
         record = source[number]
         place = f"tfds:glue/{config}:{tfds_split}:{number}"
         label = _tfds_label(task, names, record["label"], split)
-        text_a = _text(record[field_a], place, problems)
-        text_b = None if field_b is None else _text(record[field_b], place, problems)
+        text_a = decoded(record[field_a], place, problems)
+        text_b = None if field_b is None else decoded(record[field_b], place, problems)
         row_id = str(int(record["idx"]))
         examples.append(TextExample(text_a, text_b, label, row_id, f"tfds:glue/{config}:{tfds_split}", number))
     # A prepared set is shuffled; the files' order makes both sources the same.
@@ -167,23 +167,6 @@ def _read_msr(path: Path, split: str, problems: Problems) -> list[TextExample]:
     return examples
 
 
-def _open(name: str, allow_download: bool) -> tuple[Any, str]:
-    try:
-        return tfds_texts._open(name)
-    except FileNotFoundError:
-        if not allow_download:
-            raise
-    import tensorflow_datasets as tfds
-
-    where = name.removeprefix("tfds:").rsplit(":", 1)[0]
-    try:
-        tfds.builder(where, file_format="array_record").download_and_prepare()
-    except Exception as error:  # of TFDS, of the network, of the disk
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"TFDS could not download {where} ({reason}): give its official files as data_dir") from None
-    return tfds_texts._open(name)
-
-
 def _tfds_label(task: GlueTask, names: list[str] | None, label: Any, split: str) -> str | float | None:
     if split.startswith("test"):
         return None
@@ -192,15 +175,6 @@ def _tfds_label(task: GlueTask, names: list[str] | None, label: Any, split: str)
     # TFDS names the classes of the tasks with labels 0 and 1 in its own words, and orders the others its own way.
     name = names[int(label)]
     return name if name in task.labels else task.labels[int(label)]
-
-
-def _text(value: Any, place: str, problems: Problems) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    text = value.decode("utf-8", "ignore")
-    if lost := len(value) - len(text.encode("utf-8")):
-        problems.add(UNDECODABLE, place, lost)
-    return text
 
 
 _MSR_DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")

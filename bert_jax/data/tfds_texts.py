@@ -1,4 +1,4 @@
-"""Texts of a prepared TFDS data set, without TensorFlow. Nothing is ever downloaded.
+"""Texts of a prepared TFDS data set, without TensorFlow. Nothing is downloaded unless asked for.
 
 `tfds:NAME[/CONFIG][:VERSION][:SPLIT]` or `tfds:/DIRECTORY[:SPLIT]`; the split (default train) may be a slice
 such as `train[:10%]`. The set must have been prepared with file_format="array_record", the one format that
@@ -29,10 +29,7 @@ def read_tfds(
     texts: list[str] = []
     first, size = 0, 0
     for number in range(expected):
-        value = source[number][text_field]
-        text = value.decode("utf-8", "ignore") if isinstance(value, bytes) else str(value)
-        if isinstance(value, bytes) and (lost := len(value) - len(text.encode("utf-8"))):
-            problems.add(UNDECODABLE, f"{name}:{number}", lost)
+        text = decoded(source[number][text_field], f"{name}:{number}", problems)
         texts.append(text)
         size += len(text)
         if size >= block_bytes:
@@ -46,6 +43,37 @@ def tfds_size(name: str) -> int:
     """The bytes of the split on disk."""
     builder, split = _open(name)
     return builder.info.splits[split].num_bytes or 0
+
+
+def open_set(name: str, allow_download: bool = False) -> tuple[Any, str]:
+    """The builder and the split of a set.
+
+    Where it is not prepared: FileNotFoundError, or with `allow_download` it is downloaded and prepared.
+    """
+    try:
+        return _open(name)
+    except FileNotFoundError:
+        if not allow_download:
+            raise
+    import tensorflow_datasets as tfds
+
+    where = name.removeprefix("tfds:").rsplit(":", 1)[0]
+    try:
+        tfds.builder(where, file_format="array_record").download_and_prepare()
+    except Exception as error:  # of TFDS, of the network, of the disk
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"TFDS could not download {where} ({reason}): give its official files as data_dir") from None
+    return _open(name)
+
+
+def decoded(value: Any, place: str, problems: Problems) -> str:
+    """Text for what TFDS gives; bytes that are not UTF-8 are dropped and counted."""
+    if not isinstance(value, bytes):
+        return str(value)
+    text = value.decode("utf-8", "ignore")
+    if lost := len(value) - len(text.encode("utf-8")):
+        problems.add(UNDECODABLE, place, lost)
+    return text
 
 
 def _open(name: str) -> tuple[Any, str]:
