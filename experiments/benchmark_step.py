@@ -27,7 +27,7 @@ import numpy as np
 
 from bert_jax.model.bert import BertForPreTraining
 from bert_jax.model.config import BertConfig
-from bert_jax.tasks.pretraining import figures, initial_parameters, masked_language_model
+from bert_jax.tasks.pretraining import figures, forward, initial_parameters, masked_language_model
 from bert_jax.tasks.task import Task
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.optimizer import OptimizerSettings
@@ -169,6 +169,7 @@ class SpecialIds:
 def make_task(config: BertConfig) -> Task:
     """The pre-training task without a corpus: the real masking, figures and objective."""
     module = BertForPreTraining(config)
+    tokenizer: Any = SpecialIds(config.vocab_size)
 
     def nothing(*_: Any) -> Any:
         raise NotImplementedError("this task has no data; the benchmark brings its own batch")
@@ -176,12 +177,14 @@ def make_task(config: BertConfig) -> Task:
     return Task(
         name="pretraining",
         model=config,
-        tokenizer_directory="",
+        tokenizer=tokenizer,
         init=lambda key: initial_parameters(module, key),
         stream=nothing,
         evaluation=nothing,
-        prepare=masked_language_model({}, config, SpecialIds(config.vocab_size)),
-        figures=partial(figures, module, jnp.zeros(config.padded_vocab_size, jnp.float32)),
+        prepare=masked_language_model({}, config, tokenizer),
+        forward=partial(forward, module),
+        figures=partial(figures, jnp.zeros(config.padded_vocab_size, jnp.float32)),
+        outputs=lambda logits, batch: {},
         objective=("mlm_loss", "nsp_loss"),
         summary=lambda means: means,
         selection=("mlm_loss", "min"),
@@ -223,7 +226,7 @@ class OurStep:
         mesh = make_mesh(MeshShape(data=1))
         with jax.set_mesh(mesh):
             self.state, self.step, _ = begin(settings, (phase,), self.task, mesh, NoCheckpoints())
-            self.batch = put_batch(synthetic_batch(setting), mesh, setting.batch)
+            self.batch = put_batch(synthetic_batch(setting), mesh)
 
     def run(self, count: int = 1) -> list[float]:
         """Seconds of each of ``count`` updates."""

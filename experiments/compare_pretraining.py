@@ -156,7 +156,7 @@ def export(task: Task, config: dict[str, Any], directory: Path) -> dict[str, flo
     }
     np.savez(directory / "initial.npz", **flat)
     _export_training(task, config, directory / "train")
-    figures = jax.jit(lambda params, batch: task.figures(params, batch, None))
+    figures = jax.jit(lambda params, batch: task.figures(task.forward(params, batch, None), batch))
     means = Means()
     for index, batch in enumerate(_held_out_batches(task, config)):
         means.add([figures(params, batch)])
@@ -207,7 +207,7 @@ def take_turns(config: dict[str, Any], task: Task, workdir: Path) -> dict[str, A
 
 def _export_training(task: Task, config: dict[str, Any], directory: Path) -> None:
     """One array [steps, r, ...] a name, row for row what ``train_step`` will see."""
-    stream = task.stream(config["batch_size"], config["max_seq_length"])
+    stream = task.stream(config["batch_size"], config["max_seq_length"], 1)
     seed = jnp.asarray(config["seed"], jnp.uint32)
 
     @jax.jit
@@ -229,7 +229,8 @@ def _export_training(task: Task, config: dict[str, Any], directory: Path) -> Non
 
 def _held_out_batches(task: Task, config: dict[str, Any]) -> Iterator[dict[str, jax.Array]]:
     prepare, key = jax.jit(task.prepare), jax.random.key(config["seed"])  # as in make_evaluate
-    for index, batch in enumerate(task.evaluation("held_out", config["batch_size"], config["max_seq_length"])):
+    evaluation = task.evaluation("held_out", config["batch_size"], config["max_seq_length"], 1)
+    for index, batch in enumerate(evaluation.batches):
         yield prepare(jax.random.fold_in(key, index), batch)
 
 

@@ -7,7 +7,9 @@ from absl import flags
 from experiments.program import run_program
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run", required=True)
-_SPLIT = flags.DEFINE_string("split", "held_out", "which examples; for pre-training held_out (or dev) and train")
+_SPLIT = flags.DEFINE_string(
+    "split", None, "which examples; the default is what the training evaluates (dev, held_out)"
+)
 _BEST = flags.DEFINE_bool("best", False, "the checkpoint with the best evaluation instead of the newest")
 
 
@@ -15,8 +17,7 @@ def main() -> None:
     """Prints one figure a line."""
     from bert_jax.training.evaluate import evaluate_workdir
 
-    split = "held_out" if _SPLIT.value == "dev" else _SPLIT.value
-    for name, value in evaluate_workdir(_WORKDIR.value, split, best=_BEST.value).items():
+    for name, value in evaluate_workdir(_WORKDIR.value, _SPLIT.value, best=_BEST.value).items():
         print(f"{name:24} {value:.6f}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 LEGAL_TAG = re.compile(r"O|[BIES]-.+")
@@ -93,6 +93,16 @@ def read_columns(
     return sentences
 
 
+def format_of_file(path: str | Path, columns: ColumnFormat) -> ColumnFormat:
+    """The format of a file to be tagged: that of the training data, less the tags where the first line has none."""
+    untagged = replace(columns, tag=None)
+    first = next((rows[:1] for _, rows in _groups(_lines(Path(path)), untagged, 0)), [])
+    width = len(_split(first, columns)[0]) if first else 0
+    if width == 1:
+        return replace(untagged, token=0)
+    return untagged if columns.tag is not None and columns.tag >= width else columns
+
+
 def _lines(path: Path) -> list[str]:
     """Broken at line feeds only: words of tweets contain other characters that str.splitlines breaks at."""
     if not path.is_file():
@@ -111,10 +121,12 @@ def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tup
     document = first - 1
     rows: _Rows = []
     header, begins = None, True  # a document, with the next sentence
+    bare_characters = columns.characters and columns.tag is None  # a line of one space separates words, then
     for number, line in enumerate([*lines, ""], 1):
         mark = line.startswith(DOCUMENT_START)
         # A byte-order mark alone, as at the end of WNUT-17's dev file, is no word.
-        if mark or not line.replace("\ufeff", "").strip():
+        text = line.replace("\ufeff", "")
+        if mark or not (text.strip("\r") if bare_characters else text.strip()):
             if rows:
                 yield document, rows
                 rows = []

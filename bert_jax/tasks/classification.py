@@ -51,7 +51,9 @@ def classification(
     Raises:
         ValueError, FileNotFoundError: data that do not fit, said with file, row and remedy.
     """
-    source = open_text_data(str(data.get("source", "")), data_dir, labels, {k: v for k, v in data.items() if k != "source"})
+    source = open_text_data(
+        str(data.get("source", "")), data_dir, labels, {k: v for k, v in data.items() if k != "source"}
+    )
     config, found = open_model(model or {}, tokenizer)
     outputs = len(source.labels) if source.labels else 1
     head = "classifier" if source.labels else "regressor"
@@ -93,7 +95,7 @@ def build_dataset(
 ) -> Dataset:
     """The packed form of text examples. Labels of rows without one are 0, and the set then has no scores."""
     labelled = bool(rows) and all(row.label is not None for row in rows)
-    if not labelled and any(row.label is not None for row in rows) or (name == "train" and not labelled):
+    if (not labelled and any(row.label is not None for row in rows)) or (name == "train" and not labelled):
         place = next(row.place for row in rows if row.label is None) if rows else name
         raise ValueError(f"{place}: no label: fill it in, or use the file for prediction only")
     if labelled:

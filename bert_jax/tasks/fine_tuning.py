@@ -23,7 +23,9 @@ from bert_jax.tasks.task import Batch, Dataset, Evaluation, Figures, Params, Str
 ReadSplit = Callable[[str, int], Dataset]
 
 
-def open_model(model: dict[str, Any], tokenizer: str, max_seq_length: int | None = None) -> tuple[BertConfig, Tokenizer]:
+def open_model(
+    model: dict[str, Any], tokenizer: str, max_seq_length: int | None = None
+) -> tuple[BertConfig, Tokenizer]:
     """The encoder's configuration and its tokenizer.
 
     Raises:

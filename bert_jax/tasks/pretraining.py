@@ -88,7 +88,7 @@ def pretraining(
         return batches
 
     def evaluation(split: str, batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
-        text = Corpus.open(corpus, split)
+        text = Corpus.open(corpus, "held_out" if split == "dev" else split)
         if text.num_documents == 0:
             return Evaluation(())
         shape = settings(max_seq_length=max_seq_length)

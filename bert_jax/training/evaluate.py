@@ -61,10 +61,10 @@ def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> 
         unpacked = Unpacked(evaluation.dataset.examples) if evaluation.dataset else None
 
         def collect(batch: dict[str, np.ndarray], results: tuple[Figures, dict[str, Any]]) -> None:
-            figures, outputs = jax.device_get(results)
+            figures, outputs = results
             means.add([figures])
             if unpacked is not None:
-                unpacked.add(batch, outputs)
+                unpacked.add(batch, jax.device_get(outputs))
 
         running = None  # the batch before: the host prepares while the device computes
         for index, batch in enumerate(evaluation.batches):

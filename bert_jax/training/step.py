@@ -93,9 +93,7 @@ def train_step(
     return new_state, figures
 
 
-def eval_step(
-    params: Params, key: Key[Array, ""], batch: Batch, *, task: Task
-) -> tuple[Figures, dict[str, Array]]:
+def eval_step(params: Params, key: Key[Array, ""], batch: Batch, *, task: Task) -> tuple[Figures, dict[str, Array]]:
     """The figures and the outputs of one evaluation batch, without dropout."""
     batch = task.prepare(key, batch)
     result = task.forward(params, batch, None)

@@ -38,7 +38,7 @@ def test_exported_batches_are_those_of_the_training_step(tiny_corpus: Path, tmp_
     initial = export(task, config(tiny_corpus), tmp_path / "batches")
     assert initial["mlm_loss"] == pytest.approx(np.log(65), rel=0.05)
     mesh = make_mesh(MeshShape(data=1))
-    stream = task.stream(4, 32)
+    stream = task.stream(4, 32, 1)
     log_unigram = partial(np.take, _log_unigram(tiny_corpus))
     targets = np.load(tmp_path / "batches/train/masked_targets.npy")
     weights = np.load(tmp_path / "batches/train/masked_weights.npy")
@@ -49,7 +49,7 @@ def test_exported_batches_are_those_of_the_training_step(tiny_corpus: Path, tmp_
         word = jax.device_get(state.params["embeddings"]["word"]["embedding"])
         np.testing.assert_array_equal(initial_weights["embeddings/word/embedding"], word)
         for number in range(3):
-            state, figures = step(state, put_batch(stream.batch(number), mesh, 4), 1)
+            state, figures = step(state, put_batch(stream.batch(number), mesh), 1)
             total, weight = jax.device_get(figures["unigram_loss"])
             assert weight == weights[number].sum()
             # The unigram loss is a fingerprint of the targets.

@@ -33,7 +33,7 @@ def task(tiny_corpus: Path) -> Task:
 
 
 def prepared(task: Task) -> dict[str, Any]:
-    return task.prepare(jax.random.key(1), jax.tree.map(jnp.asarray, task.stream(BATCH, 32).batch(0)))
+    return task.prepare(jax.random.key(1), jax.tree.map(jnp.asarray, task.stream(BATCH, 32, 1).batch(0)))
 
 
 def ragged(batch: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def run(task: Task, shape: MeshShape, steps: int = 3) -> tuple[TrainState, list[
         )
         losses = []
         for number in range(steps):
-            batch = put_batch(task.stream(BATCH, 32).batch(number), mesh, BATCH)
+            batch = put_batch(task.stream(BATCH, 32, 1).batch(number), mesh)
             state, figures = step(state, batch)
             losses.append(float(figures["mlm_loss"][0] / figures["mlm_loss"][1]))
     return state, losses

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.data.wordpiece import WordPiece
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.metric_log import MetricLog, read_metrics
 from bert_jax.training.settings import read_config
@@ -145,10 +146,8 @@ def test_another_run_in_the_workdir_is_refused(
     # What changes neither the parameters nor their meaning may change.
     prepare_workdir(tmp_path, first | {"model": first["model"] | {"remat": True}}, task)
     with pytest.raises(ValueError, match="another tokenizer"):
-        other = tmp_path / "other"
-        shutil.copytree(task.tokenizer_directory, other)
-        (other / "vocab.txt").write_text("[PAD]\n")
-        prepare_workdir(tmp_path, first, dataclasses.replace(task, tokenizer_directory=str(other)))
+        other = WordPiece([*task.tokenizer.pieces, "another"], lowercase=True)
+        prepare_workdir(tmp_path, first, dataclasses.replace(task, tokenizer=other))
 
 
 def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
