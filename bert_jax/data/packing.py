@@ -8,6 +8,7 @@ Every batch is a dictionary of arrays of static shape (r rows, t columns, m exam
     sequence_ids      int32   [r, t]      k for the k-th sequence of the row, 0 for padding
     position_ids      int32   [r, t]      0, 1, 2 ... in every sequence, 0 for padding
     example_columns   int32   [r, m * g]  column of each sequence's [CLS]; 0 for an empty slot
+    last_columns      int32   [r, m * g]  column of each sequence's last token, where a one-sided model has seen all
     example_weights   float32 [r, m]      1, and 0 for an empty slot
     example_indices   int32   [r, m]      which example it is, -1 for an empty slot
     and the examples' targets, as ``Examples`` says.
@@ -295,6 +296,7 @@ def assemble(
         "sequence_ids": tokens(np.repeat(slot + 1, lengths), 0),
         "position_ids": tokens(within, 0),
         "example_columns": of_sequences(first),
+        "last_columns": of_sequences(first + lengths - 1),
         "example_weights": of_examples(np.ones(len(indices), np.float32)),
         "example_indices": of_examples(indices.astype(np.int32), -1),
     }

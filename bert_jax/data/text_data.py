@@ -110,8 +110,12 @@ def open_table(
     return TextData(labels, metrics, read, read_file)
 
 
-def open_text_data(source: str, data_dir: str, labels: tuple[str, ...] | None, options: dict[str, Any]) -> TextData:
-    """``source``: "glue", "korean" or "table"; ``options`` are the arguments of the function that opens it."""
+def open_text_data(source: str = "", *, data_dir: str, labels: tuple[str, ...] | None, **options: Any) -> TextData:
+    """``source``: "glue", "korean" or "table"; ``options`` are the arguments of the function that opens it.
+
+    Raises:
+        ValueError: an unknown source, a missing or an unknown option.
+    """
     options = {name: value for name, value in options.items() if value is not None}
     try:
         if source == "glue":

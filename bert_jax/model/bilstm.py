@@ -3,6 +3,7 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 
@@ -64,6 +65,6 @@ class _Lstm(nn.Module):
         return outputs.swapaxes(0, 1)
 
 
-def _forget_bias(_key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+def _forget_bias(_key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     size = shape[0] // 4
     return jnp.concatenate([jnp.zeros(size, dtype), jnp.ones(size, dtype), jnp.zeros(2 * size, dtype)])

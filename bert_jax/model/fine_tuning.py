@@ -47,8 +47,8 @@ class BertWithHead(nn.Module):
         segment_ids: Int[Array, "r t"],
         sequence_ids: Int[Array, "r t"],
         position_ids: Int[Array, "r t"],
-        first_columns: Int[Array, "r m"] | None = None,
-        last_columns: Int[Array, "r m"] | None = None,
+        first_columns: Int[Array, "r m"],
+        last_columns: Int[Array, "r m"],
         *,
         dropout_key: PRNGKeyArray | None = None,
     ) -> Float[Array, "r _ c"]:

@@ -19,7 +19,7 @@ from bert_jax.data.text_examples import TextExample, label_ids, label_scores, to
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, last_columns, open_model, report_problems
+from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
@@ -51,9 +51,7 @@ def classification(
     Raises:
         ValueError, FileNotFoundError: data that do not fit, said with file, row and remedy.
     """
-    source = open_text_data(
-        str(data.get("source", "")), data_dir, labels, {k: v for k, v in data.items() if k != "source"}
-    )
+    source = open_text_data(data_dir=data_dir, labels=labels, **data)
     config, found = open_model(model or {}, tokenizer)
     outputs = len(source.labels) if source.labels else 1
     head = "classifier" if source.labels else "regressor"
@@ -108,7 +106,6 @@ def build_dataset(
         sequences, owners = to_windows(rows, tokenizer, max_seq_length, doc_stride, problems)
     report_problems(name, problems)
     examples = Examples.of(sequences, targets={"labels": labels[owners]})
-    examples = Examples.of(sequences, targets={"labels": labels[owners]}, column_targets=last_columns(examples))
 
     def logits_of(outputs: Outputs) -> Float[np.ndarray, "n c"]:
         return mean_by_owner(outputs["logits"], owners, len(rows))

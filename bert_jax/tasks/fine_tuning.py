@@ -23,9 +23,7 @@ from bert_jax.tasks.task import Batch, Dataset, Evaluation, Figures, Params, Str
 ReadSplit = Callable[[str, int], Dataset]
 
 
-def open_model(
-    model: dict[str, Any], tokenizer: str, max_seq_length: int | None = None
-) -> tuple[BertConfig, Tokenizer]:
+def open_model(model: dict[str, Any], tokenizer: str) -> tuple[BertConfig, Tokenizer]:
     """The encoder's configuration and its tokenizer.
 
     Raises:
@@ -120,7 +118,8 @@ def whole_pass(dataset: Dataset, tokenizer: Tokenizer, max_seq_length: int, row_
 def initial_parameters(module: BertWithHead, key: Key[Array, ""]) -> Params:
     """Fresh parameters of every part; traceable."""
     token = jnp.zeros((1, 1), jnp.int32)  # one token is enough to know every shape
-    return module.init(key, token, token, token + 1, token, token, token)["params"]
+    params: Params = module.init(key, token, token, token + 1, token, token, token)["params"]
+    return params
 
 
 def forward(module: BertWithHead, params: Params, batch: Batch, dropout_key: Key[Array, ""] | None) -> Array:
@@ -131,8 +130,8 @@ def forward(module: BertWithHead, params: Params, batch: Batch, dropout_key: Key
         batch["segment_ids"],
         batch["sequence_ids"],
         batch["position_ids"],
-        batch.get("example_columns"),
-        batch.get("last_columns"),
+        batch["example_columns"],
+        batch["last_columns"],
         dropout_key=dropout_key,
     )
     return logits
@@ -154,11 +153,6 @@ def checked(examples: Examples, config: BertConfig) -> Examples:
     if int(examples.segment_ids.max(initial=0)) >= config.type_vocab_size:
         raise ValueError(f"sentence pairs need type_vocab_size=2, the model has {config.type_vocab_size}")
     return examples
-
-
-def last_columns(examples: Examples) -> dict[str, np.ndarray]:
-    """The column target of every sequence's last token, where a left-to-right encoder has seen all of it."""
-    return {"last_columns": np.diff(examples.bounds) - 1}
 
 
 def report_problems(what: str, problems: Problems) -> None:

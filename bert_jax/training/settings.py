@@ -52,7 +52,8 @@ class TrainSettings:
     """The fields of a training config that belong to no task. ``batch_size`` is global; a step is one update.
 
     Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. ``init_from`` is a directory whose
-    parameters the run begins with; a checkpoint in the workdir always comes first.
+    parameters the run begins with, ``right_to_left_from`` one for the second encoder of a concatenated model; a
+    checkpoint in the workdir always comes first.
     """
 
     task: str
@@ -66,6 +67,7 @@ class TrainSettings:
     accumulation_steps: int = 1
     phases: tuple[Phase, ...] = ()
     init_from: str | None = None
+    right_to_left_from: str | None = None
     mesh: MeshShape = field(default_factory=MeshShape)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     log_every_steps: int = 50

@@ -114,13 +114,20 @@ def begin(
     else:
         state = jax.jit(fresh, out_shardings=shardings)()
         if settings.init_from:
-            state = state.replace(params=initial_params(settings.init_from, state.params, shardings.params))
+            state = state.replace(params=jax.device_put(initial_params(settings, state.params), shardings.params))
     return state, step_function, shardings
 
 
-def initial_params(source: str, fresh: Params, shardings: Params) -> Params:
-    """The parameters of ``source`` where it has them, on the devices of the fresh ones."""
-    return jax.device_put(load_initial(source, fresh), shardings)
+def initial_params(settings: TrainSettings, fresh: Params) -> Params:
+    """The parameters of ``init_from`` where it has them; the second encoder's of ``right_to_left_from``."""
+    assert settings.init_from
+    second = fresh.get("right_to_left")
+    params = load_initial(settings.init_from, {k: v for k, v in fresh.items() if k != "right_to_left"})
+    if second is None:
+        return params
+    if not settings.right_to_left_from:
+        raise ValueError("concatenated=True needs right_to_left_from beside init_from: a right-to-left run")
+    return params | {"right_to_left": load_initial(settings.right_to_left_from, second)}
 
 
 def spans(phases: tuple[Phase, ...], step: int) -> Iterator[tuple[Phase, int]]:

@@ -22,7 +22,7 @@ from bert_jax.training.init_from import MODEL_CONFIG, TOKENIZER
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
-PATHS = ("corpus", "data_dir", "tokenizer", "init_from")
+PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
 FIXED = ("task:", "objective:", "optimizer.name:", "model", "labels")
 FREE = tuple(
@@ -53,9 +53,9 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     if task.labels is not None:
         new["labels"] = list(task.labels)  # those of the training data, which a reader need not have
     # Every refusal comes before anything is written.
-    if (directory / TOKENIZER).exists():
-        if load_tokenizer(directory / TOKENIZER).fingerprint() != task.tokenizer.fingerprint():
-            raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
+    kept = load_tokenizer(directory / TOKENIZER) if (directory / TOKENIZER).exists() else task.tokenizer
+    if kept.fingerprint() != task.tokenizer.fingerprint():
+        raise ValueError(f"{workdir} holds a run with another tokenizer; give another --workdir or delete it")
     if (directory / CONFIG).exists():
         changes = differences(json.loads((directory / CONFIG).read_text()), new)
         if another := [change for change in changes if change.startswith(FIXED) and not change.startswith(FREE)]:
