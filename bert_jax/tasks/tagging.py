@@ -1,0 +1,249 @@
+"""Tagging of words (the paper, sections 4 and 5.3): named entities, parts of speech, from column files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.data.columns import FORMATS, ColumnFormat, TaggedSentence, format_of_file, read_columns
+from bert_jax.data.packing import Examples
+from bert_jax.data.tagging import UNKNOWN_LABEL, TaggedData, decode, label_inventory, tag_windows
+from bert_jax.data.text_files import Problems
+from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.entities import score, word_accuracy
+from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
+from bert_jax.tasks.pretraining import classification_figures
+from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
+
+HEAD = "tagging_head"
+Files = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """Where tagged sentences come from, and how they become windows; see ``tagging`` for the fields.
+
+    ``labels`` are the tags that a model can predict, in the order of their ids.
+    """
+
+    data_dir: str
+    files: Mapping[str, Files]
+    columns: ColumnFormat
+    labels: tuple[str, ...]
+    context: str = "sentence"
+    stride: int | None = None
+    join_words: bool = True
+
+    def read(self, split: str) -> list[TaggedSentence]:
+        """The sentences of a split. ValueError for one that has no file; a run may have no development set."""
+        if split not in self.files:
+            raise ValueError(f"there is no split {split!r}; choose from {', '.join(self.files)}")
+        names = self.files[split]
+        if not names and split == "dev":
+            return []
+        if not names:
+            raise ValueError(f"{split} is not set: give its file, relative to data_dir")
+        if not self.data_dir:
+            # TFDS's conll2003 has lost where documents begin, and WNUT-17, GermEval and KLUE are not in it.
+            raise ValueError("data_dir is not set: give the folder of the column files (no tagging data in TFDS)")
+        return read_columns([Path(self.data_dir) / name for name in as_tuple(names)], self.columns)
+
+
+def tagging(
+    *,
+    seed: int,
+    data_dir: str = "",
+    train: Files,
+    dev: Files = "",
+    test: Files = "",
+    format: str | dict[str, Any] = "columns",
+    context: str = "sentence",
+    stride: int | None = None,
+    join_words: bool = True,
+    model: dict[str, Any] | None = None,
+    tokenizer: str = "",
+    labels: tuple[str, ...] | None = None,
+    bilstm_size: int = 0,
+    concatenated: bool = False,
+) -> Task:
+    """One tag for each word: a softmax at its first piece, no CRF.
+
+    Args:
+        train, dev, test: files of a split, one or several, relative to ``data_dir``.
+        format: a name of ``columns.FORMATS``, or the fields of ``ColumnFormat``.
+        context: "sentence", or "document" for as many neighbouring sentences of a document as max_seq_length holds;
+            an example, of which ``batch_size`` make a batch, is then such a window.
+        stride, join_words: see ``tag_windows``.
+        model, tokenizer: the encoder's, taken from ``init_from`` where that is set.
+        labels: the tags; None takes those of the training data. Other tags elsewhere are counted and scored as wrong.
+        bilstm_size, concatenated: see ``BertWithHead``.
+
+    Raises:
+        ValueError, FileNotFoundError: data that do not fit, said with file, line and remedy.
+    """
+    text = open_tagged_text(
+        data_dir, {"train": train, "dev": dev, "test": test}, format, labels, context, stride, join_words
+    )
+    config, found = open_model(model or {}, tokenizer)
+    module = BertWithHead(config, HEAD, len(text.labels), True, bilstm_size=bilstm_size, concatenated=concatenated)
+    return fine_tuning_task(
+        name="tagging",
+        module=module,
+        tokenizer=found,
+        seed=seed,
+        read_split=lambda split, length: build_dataset(text, found, split, text.read(split), length),
+        read_file=lambda path, length: build_dataset(text, found, path.name, read_any(text, path), length),
+        figures=tag_figures,
+        outputs=tag_outputs,
+        selection=selection_of(text),
+        labels=text.labels,
+    )
+
+
+def open_tagged_text(
+    data_dir: str,
+    files: Mapping[str, Files],
+    columns: str | Mapping[str, Any],
+    labels: tuple[str, ...] | None,
+    context: str,
+    stride: int | None,
+    join_words: bool,
+) -> TaggedText:
+    """The source of a tagging task; reads the training data where ``labels`` are to be found there."""
+    fields = partial(TaggedText, data_dir, files, column_format(columns))
+    options = {"context": context, "stride": stride, "join_words": join_words}
+    if labels is None:
+        labels = label_inventory(fields((), **options).read("train"))
+    if len(set(labels)) != len(labels):
+        raise ValueError(f"labels={', '.join(labels)} holds a tag twice; give each once")
+    return fields(labels, **options)
+
+
+def column_format(given: str | Mapping[str, Any]) -> ColumnFormat:
+    """By its name or by its fields."""
+    if isinstance(given, str):
+        if given not in FORMATS:
+            raise ValueError(f"format={given!r} is unknown; take one of {', '.join(FORMATS)}, or ColumnFormat's fields")
+        return FORMATS[given]
+    try:
+        return ColumnFormat(**given)
+    except TypeError as error:  # a field that it does not have
+        raise ValueError(f"config.format: {str(error).split(') ', 1)[-1]}") from None
+
+
+def read_any(text: TaggedText, path: Path) -> list[TaggedSentence]:
+    """A file to predict: with tags, or words alone."""
+    return read_columns(path, format_of_file(path, text.columns))
+
+
+def build_dataset(
+    text: TaggedText, tokenizer: Tokenizer, name: str, sentences: list[TaggedSentence], max_seq_length: int
+) -> Dataset:
+    """The packed form of sentences; the token target ``labels`` is -1 wherever there is nothing to learn."""
+    data = tag_windows(
+        sentences,
+        tokenizer,
+        text.labels,
+        max_length=max_seq_length,
+        context=text.context,
+        stride=text.stride,
+        join_words=text.join_words,
+        allow_unseen=name != "train",
+    )
+    report_problems(name, problems_of(data, sentences, name))
+    examples = Examples.of([window.sequence for window in data.windows])
+    places = [start + window.label_columns for start, window in zip(examples.bounds, data.windows, strict=False)]
+    labels = np.full(len(examples.ids), UNKNOWN_LABEL, np.int32)
+    if places:
+        labels[np.concatenate(places)] = np.concatenate([window.labels for window in data.windows])
+    examples = Examples.of(
+        [window.sequence for window in data.windows], token_targets={"labels": (labels, UNKNOWN_LABEL)}
+    )
+
+    def tags_of(outputs: Outputs) -> list[list[str]]:
+        return decode(data, [outputs["tags"][columns] for columns in places])
+
+    def score_all(outputs: Outputs) -> dict[str, float]:
+        if not sentences or any(sentence.tags is None for sentence in sentences):
+            return {}
+        return tag_scores([sentence.tags or () for sentence in sentences], tags_of(outputs), text.columns.entities)
+
+    def write(outputs: Outputs, path: Path, _figures: Mapping[str, float]) -> None:
+        write_columns(path, sentences, tags_of(outputs))
+
+    return Dataset(examples, score_all, write)
+
+
+def problems_of(data: TaggedData, sentences: list[TaggedSentence], name: str) -> Problems:
+    """What was done so that no word is lost, for ``report_problems``."""
+    counts, problems = data.counts, Problems()
+    for reason, count in (
+        ("word of which the tokenizer makes nothing, read as [UNK]", counts.without_pieces),
+        ("sentence longer than max_seq_length, read in overlapping windows", counts.split_sentences),
+        ("character within a piece whose tag that piece cannot give (see join_words)", counts.inexact),
+    ):
+        if count:
+            problems.add(reason, name, count)
+    if counts.unseen:
+        known = set(data.labels)
+        first = next(s for s in sentences if s.tags is not None and not known.issuperset(s.tags))
+        tag = next(tag for tag in first.tags or () if tag not in known)
+        place = f"{tag} in the sentence at {first.file}:{first.line}"
+        problems.add("word with a tag that the training data lack, scored as wrong", place, counts.unseen)
+    return problems
+
+
+def tag_figures(logits: Float[Array, "r t c"], batch: Batch) -> Figures:
+    """Cross-entropy (nats) and accuracy over the labelled words."""
+    weights = (batch["labels"] >= 0).astype(jnp.float32)
+    found = classification_figures("tag", logits, jnp.maximum(batch["labels"], 0), weights)
+    return {"loss": found["tag_loss"], "accuracy": found["tag_accuracy"]}
+
+
+def tag_outputs(logits: Float[Array, "r t c"], _batch: Batch) -> dict[str, Array]:
+    """The likeliest label of every token [r, t]."""
+    return {"tags": jnp.argmax(logits, axis=-1).astype(jnp.int32)}
+
+
+def tag_scores(gold: list[tuple[str, ...] | tuple[()]], predicted: list[list[str]], entities: bool) -> dict[str, float]:
+    """Precision, recall and F1 of exact entities in per cent, as conlleval; the accuracy of words as a fraction, as
+    while training. Tags that are no entities have the accuracy alone."""
+    if not entities:
+        return {"accuracy": word_accuracy(gold, predicted) / 100}
+    found = score(gold, predicted)
+    result = {"precision": found.precision, "recall": found.recall, "f1": found.f1, "macro_f1": found.macro_f1}
+    return result | {"accuracy": found.accuracy / 100}
+
+
+def selection_of(text: TaggedText) -> tuple[str, str]:
+    """The figure that decides which checkpoint is best."""
+    return ("f1" if text.columns.entities else "accuracy"), "max"
+
+
+def write_columns(path: Path, sentences: list[TaggedSentence], predicted: list[list[str]]) -> None:
+    """Word TAB tag, or word TAB gold TAB predicted, which ``conlleval -d '\\t'`` scores; blank lines between sentences.
+
+    Files of characters get their white space back, which is no word: its tag goes on with an entity around it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for number, (sentence, tags) in enumerate(zip(sentences, predicted, strict=True)):
+            file.write("\n" * (number > 0))
+            columns = [tags] if sentence.tags is None else [list(sentence.tags), tags]
+            for i, (word, *row) in enumerate(zip(sentence.words, *columns, strict=True)):
+                if i and sentence.spaces is not None and sentence.spaces[i]:
+                    around = ["I" + tag[1:] if tag[:2] in ("I-", "E-") else "O" for tag in row]
+                    file.write("\t".join([" ", *around]) + "\n")
+                file.write("\t".join([word, *row]) + "\n")
+
+
+def as_tuple(names: Files) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
