@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.choices import ChoiceExample, Start, read_hellaswag, read_swag
-from bert_jax.data.korean import korean_task, read_korean
+from bert_jax.data.korean import UNLABELLED, korean_task, read_korean
 from bert_jax.data.text_files import Problems
 
 # The official names of the files.
@@ -70,7 +70,7 @@ def open_korean_choice(data_dir: str, start: Start, *, name: str) -> ChoiceData:
         ]
 
     def read_file(path: Path, problems: Problems) -> list[ChoiceExample]:
-        return [example for example in task.read(path, "test", problems) if isinstance(example, ChoiceExample)]
+        return [example for example in task.read(path, UNLABELLED, problems) if isinstance(example, ChoiceExample)]
 
     return ChoiceData(task.metrics, read, read_file)
 

@@ -17,6 +17,8 @@ from bert_jax.data.tables import Column, Columns, TableFormat, read_rows, read_t
 from bert_jax.data.text_examples import TextExample
 from bert_jax.data.text_files import Problems
 
+# The split of a file to predict: its rows need no labels and no ids.
+UNLABELLED = ""
 ABSENT_FILE = "file of the training set that is not there, left out"
 NLI = ("entailment", "contradiction", "neutral")
 # What Korean courses and papers call the classes; for showing, the labels stay those of the files.
@@ -36,7 +38,7 @@ class KoreanTask:
     """`labels`: the classes; None for scores from 0 to 5 and for multiple choice (`choices` endings, else 0).
 
     files: split -> file names, read one after the other (KorNLI trains on two; one alone will do, and is reported).
-    metrics: names of `tasks/scores.py`. read: one file -> examples.
+    metrics: names of `tasks/scores.py`. read: (file, split, problems) -> examples; split UNLABELLED reads texts alone.
     """
 
     name: str
@@ -99,11 +101,11 @@ def _find_files(task: KoreanTask, data_dir: Path, split: str, problems: Problems
     )
 
 
-def _texts(columns: Columns, *, scores: bool = False, table_format: TableFormat = "tsv", unlabelled: str = ""):
-    """A reader of a table; the split `unlabelled` has no labels."""
+def _texts(columns: Columns, *, scores: bool = False, table_format: TableFormat = "tsv"):
+    """A reader of a table."""
 
     def read(path: Path, split: str, problems: Problems) -> list[TextExample]:
-        used = replace(columns, label=None) if split == unlabelled else columns
+        used = replace(columns, label=None, row_id=None) if split == UNLABELLED else columns
         kind = "regression" if scores else "classes"
         return read_table(path, used, problems, kind=kind, table_format=table_format)
 
@@ -116,6 +118,8 @@ def _answers(columns: Columns):
 
     def read(path: Path, split: str, problems: Problems) -> list[TextExample]:
         examples = read_table_as_is(path, split, problems)
+        if split == UNLABELLED:
+            return examples
         return [replace(example, label=str(example.label).capitalize()) for example in examples]
 
     return read
@@ -124,20 +128,22 @@ def _answers(columns: Columns):
 def _senti_neg(path: Path, split: str, problems: Problems) -> list[TextExample]:
     """The test file has each review in its own words and negated: split "test" takes the latter, as KoBEST does."""
     suffix = "_origin" if split == "test_origin" else ""
-    return read_table(path, Columns(f"Text{suffix}", None, f"Label{suffix}", "ID"), problems, table_format="tsv")
+    return _texts(Columns(f"Text{suffix}", None, f"Label{suffix}", "ID"))(path, split, problems)
 
 
 def _copa(path: Path, split: str, problems: Problems) -> list[ChoiceExample]:
     """The question is put into words that go on from the context: 결과 "그래서", 원인 "왜냐하면"."""
     examples = []
-    for line, cells in _full_rows(path, ["ID", "sentence", "question", "1", "2", "Answer"], "tsv", problems):
-        row_id, sentence, question, first, second, answer = cells
+    columns = ["sentence", "question", "1", "2", "ID", "Answer"]
+    for line, cells in _full_rows(path, columns[:4] if split == UNLABELLED else columns, "tsv", problems):
+        sentence, question, first, second, *rest = cells
+        row_id, answer = rest or (str(len(examples)), None)
         place = f"{path}:{line}"
         question = question.strip()  # some cells end with a space
         if question not in _CONNECTIVES:
             raise ValueError(f"{place}: question {question!r} is not one of {', '.join(_CONNECTIVES)}: correct it")
         context = f"{sentence} {_CONNECTIVES[question]}"
-        label = choice_label(answer, 1, 2, place)
+        label = None if answer is None else choice_label(answer, 1, 2, place)
         examples.append(ChoiceExample(context, (first, second), label, row_id, str(path), line))
     return checked(examples, path, problems)
 
@@ -146,9 +152,9 @@ def _hellaswag(path: Path, split: str, problems: Problems) -> list[ChoiceExample
     """Cells with quotes in them are quoted here, unlike in the rest of KoBEST."""
     examples = []
     columns = ["context", *(f"choice{i}" for i in range(1, 5)), "label"]
-    for line, (context, *endings, label) in _full_rows(path, columns, "quoted_tsv", problems):
-        number = choice_label(label, 0, 4, f"{path}:{line}")
-        examples.append(ChoiceExample(context, tuple(endings), number, str(len(examples)), str(path), line))
+    for line, cells in _full_rows(path, columns[:5] if split == UNLABELLED else columns, "quoted_tsv", problems):
+        label = None if split == UNLABELLED else choice_label(cells[5], 0, 4, f"{path}:{line}")
+        examples.append(ChoiceExample(cells[0], tuple(cells[1:5]), label, str(len(examples)), str(path), line))
     return checked(examples, path, problems)
 
 

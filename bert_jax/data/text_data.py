@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bert_jax.data.glue import GlueTask, glue_task, read_glue, read_glue_tfds
-from bert_jax.data.korean import korean_task, read_korean
+from bert_jax.data.korean import UNLABELLED, korean_task, read_korean
 from bert_jax.data.tables import Columns, TableFormat, read_table
 from bert_jax.data.text_examples import TextExample, find_labels
 from bert_jax.data.text_files import Problems
@@ -34,13 +34,19 @@ class TextData:
 
 
 def open_glue(name: str, data_dir: str, *, allow_download: bool = False) -> TextData:
-    """A task of GLUE from its official files, or from TFDS where ``data_dir`` is empty."""
+    """A task of GLUE from its official files, or from TFDS where ``data_dir`` is empty.
+
+    MNLI has one more split, "ax": GLUE's diagnostic set, which is predicted by a model of MNLI.
+    """
     task = glue_task(name)
 
     def read(split: str, problems: Problems) -> list[TextExample]:
+        source = task
+        if split == "ax" and task.name == "MNLI":
+            source, split = glue_task("AX"), "test"
         if data_dir:
-            return read_glue(task, data_dir, split, problems)
-        return read_glue_tfds(task, split, problems, allow_download=allow_download)
+            return read_glue(source, data_dir, split, problems)
+        return read_glue_tfds(source, split, problems, allow_download=allow_download)
 
     def read_file(path: Path, problems: Problems) -> list[TextExample]:
         return read_table(path, task.test, problems, table_format="tsv", missing="keep")
@@ -59,8 +65,7 @@ def open_korean(name: str, data_dir: str) -> TextData:
         return [example for example in read_korean(task, data_dir, split, problems) if isinstance(example, TextExample)]
 
     def read_file(path: Path, problems: Problems) -> list[TextExample]:
-        split = "test" if "test" in task.files else next(iter(task.files))
-        return [example for example in task.read(path, split, problems) if isinstance(example, TextExample)]
+        return [example for example in task.read(path, UNLABELLED, problems) if isinstance(example, TextExample)]
 
     split = "dev" if "dev" in task.files else "test"
     return TextData(task.labels, task.metrics, read, read_file, split)
@@ -83,10 +88,10 @@ def open_table(
 ) -> TextData:
     """One's own tables (``tables.py`` tells the formats), files relative to ``data_dir``.
 
-    labels: the classes; None finds them in the training file.
+    header: without one, columns are positions from 0. labels: the classes; None finds them in the training file.
     ValueError: a split without a file, a column that a file lacks.
     """
-    columns = Columns(text_a, text_b, label, row_id)
+    columns = Columns(*(_position(name, header) for name in (text_a, text_b, label, row_id)))
     files = {"train": train, "dev": dev, "test": test}
 
     def read(split: str, problems: Problems) -> list[TextExample]:
@@ -127,3 +132,12 @@ def open_text_data(source: str = "", *, data_dir: str, labels: tuple[str, ...] |
     except TypeError as error:  # an argument that is missing or unknown
         raise ValueError(f"config.data: {str(error).split(') ', 1)[-1]}") from None
     raise ValueError(f"data.source={source!r} is unknown; take glue, korean or table")
+
+
+def _position(column: str | int | None, header: bool) -> Any:
+    """The column; a position where there is no header: flags give text."""
+    if header or column is None or isinstance(column, int):
+        return column
+    if not column.isdecimal():
+        raise ValueError(f"column {column!r}: without a header a column is its number, from 0")
+    return int(column)

@@ -21,7 +21,7 @@ from bert_jax.data.packing import Examples
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
+from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
@@ -99,6 +99,8 @@ def build_dataset(
         labels = np.zeros(len(rows), np.int32)
     sequences = [one for many in to_choice_sequences(rows, tokenizer, max_seq_length, problems) for one in many]
     report_problems(name, problems)
+    if name == "train":
+        warn_of_taken_apart(tokenizer, (row.context for row in rows))
     examples = Examples.of(sequences, group=group, targets={"labels": labels})
 
     def score_all(outputs: Outputs) -> dict[str, float]:

@@ -19,7 +19,7 @@ from bert_jax.data.text_examples import TextExample, label_ids, label_scores, to
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
+from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
@@ -105,6 +105,8 @@ def build_dataset(
     else:
         sequences, owners = to_windows(rows, tokenizer, max_seq_length, doc_stride, problems)
     report_problems(name, problems)
+    if name == "train":
+        warn_of_taken_apart(tokenizer, (row.text_a for row in rows))
     examples = Examples.of(sequences, targets={"labels": labels[owners]})
 
     def logits_of(outputs: Outputs) -> Float[np.ndarray, "n c"]:

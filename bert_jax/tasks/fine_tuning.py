@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,20 @@ def checked(examples: Examples, config: BertConfig) -> Examples:
     if int(examples.segment_ids.max(initial=0)) >= config.type_vocab_size:
         raise ValueError(f"sentence pairs need type_vocab_size=2, the model has {config.type_vocab_size}")
     return examples
+
+
+def warn_of_taken_apart(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
+    """Says once on standard error that an uncased tokenizer meets Hangul or kana."""
+    if jax.process_index() == 0 and any(map(tokenizer.decomposes, texts)):
+        _say_once(
+            "the training text has Hangul or kana, which this uncased tokenizer takes apart into Jamo and base letters"
+            " (as the original BERT does); fine-tune a model with a cased vocabulary"
+        )
+
+
+@cache
+def _say_once(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def report_problems(what: str, problems: Problems) -> None:
