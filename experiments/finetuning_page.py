@@ -1,0 +1,166 @@
+"""The page of ``compare_finetuning``: statistics over seeds, ``finetuning_comparison.json`` and ``.md``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from experiments.finetuning_cases import CASES
+
+NAME = "finetuning_comparison"
+LABELS = {"ours": "bert_jax", "peer": "PyTorch transformers"}
+
+
+def write_page(results: dict[str, Any], directory: Path) -> None:
+    """Writes figures and page, and prints the tables."""
+    for entry in results["cases"]:
+        entry["summary"] = summarise(entry["case"], entry["runs"])
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{NAME}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    text = page(results)
+    (directory / f"{NAME}.md").write_text(text, encoding="utf-8")
+    print(score_table(results["cases"]), time_table(results["cases"]), sep="\n\n")
+
+
+def summarise(case: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """{"scores": {metric: {side: statistics, "verdict": ...}}, "degenerate": {side: runs}, "seconds": ...}.
+
+    Scores in per cent; "verdict" says where our mean lies by the peer's 95 % interval; times are means over seeds.
+    """
+    of = {side: [run for run in runs if run["side"] == side] for side in LABELS}
+    scores = {}
+    for metric, (_, factor) in CASES[case].metrics.items():
+        values = {side: [factor * run["scores"][metric] for run in of[side]] for side in LABELS}
+        scores[metric] = {side: statistics(values[side]) for side in LABELS}
+        low, high = scores[metric]["peer"]["interval"]
+        mean = scores[metric]["ours"]["mean"]
+        verdict = "unknown" if low is None else "below" if mean < low else "above" if mean > high else "inside"
+        scores[metric]["verdict"] = verdict
+    seconds = {}
+    for name in ("training_seconds", "evaluation_seconds", "whole_seconds"):
+        means = {side: float(np.mean([run[name] for run in of[side]])) for side in LABELS}
+        seconds[name] = means | {"ratio": means["peer"] / means["ours"]}
+    return {
+        "scores": scores,
+        "degenerate": {side: sum(is_degenerate(case, run["scores"]) for run in of[side]) for side in LABELS},
+        "seconds": seconds,
+    }
+
+
+def statistics(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, standard deviation (n - 1), median, max, and the 95 % interval of the mean by Student's t.
+
+    The last two of one value are None.
+    """
+    n = len(values)
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1)) if n > 1 else None
+    interval: list[float | None] = [None, None]
+    if deviation is not None:
+        half = float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
+        interval = [mean - half, mean + half]
+    return {
+        "mean": mean,
+        "standard_deviation": deviation,
+        "median": float(np.median(values)),
+        "max": float(max(values)),
+        "interval": interval,
+        "values": list(values),
+    }
+
+
+def is_degenerate(case: str, scores: dict[str, float]) -> bool:
+    """Whether a run has learned nothing: one prediction for all, the majority's share, or no entity or answer right."""
+    first = next(iter(CASES[case].metrics))
+    return bool(scores.get("degenerate")) or scores[first] in (0.0, scores.get("majority_share", 0.0))
+
+
+def score_table(cases: Sequence[dict[str, Any]]) -> str:
+    """Markdown."""
+    rows = [
+        "| | | mean | s.d. | median | max | degenerate | peer's 95 % interval | our mean |",
+        "|---|---" + "|--:" * 7 + "|",
+    ]
+    for entry in cases:
+        case, summary = CASES[entry["case"]], entry["summary"]
+        for metric, (title, _) in case.metrics.items():
+            found = summary["scores"][metric]
+            for side, label in LABELS.items():
+                one, is_ours = found[side], side == "ours"
+                low, high = found["peer"]["interval"]
+                cells = [
+                    f"{case.title}, {title}" if is_ours else "",
+                    label,
+                    *(_number(one[key]) for key in ("mean", "standard_deviation", "median", "max")),
+                    f"{summary['degenerate'][side]} of {len(one['values'])}",
+                    "" if is_ours else "–" if low is None else f"{low:.2f} to {high:.2f}",
+                    f"**{found['verdict']}**" if is_ours else "",
+                ]
+                rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def time_table(cases: Sequence[dict[str, Any]]) -> str:
+    """Markdown; seconds are means over seeds."""
+    rows = ["| seconds | training | | | evaluation | | | whole run | | |"]
+    rows += ["|---" + "|--:" * 9 + "|", "| | ours | peer | ratio" * 1 + " | ours | peer | ratio" * 2 + " |"]
+    for entry in cases:
+        seconds = entry["summary"]["seconds"].values()
+        cells = [
+            cell for one in seconds for cell in (f"{one['ours']:.1f}", f"{one['peer']:.1f}", f"{one['ratio']:.2f}")
+        ]
+        rows.append(f"| {CASES[entry['case']].title} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def page(results: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    cases, machine = results["cases"], results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    seeds = len({run["seed"] for run in cases[0]["runs"]})
+    return f"""# Fine-tuning beside PyTorch
+
+    {results["command"]}
+
+Encoder `{results["encoder"]}`, the same rows and hyperparameters on both sides, {seeds} seeds each; head, order and
+dropout are drawn by each side for itself. Ours packs several sequences into a row; the peer pads every batch to its
+longest sequence, evaluates in the files' order, and both compute in float32. Scores in per cent on the development
+set after the last step.
+
+{score_table(cases)}
+
+The interval is that of the peer's mean (Student's t over seeds). A degenerate run gives one class for all, or finds no
+entity or answer.
+
+{time_table(cases)}
+
+Training is the loop alone, ours with compilation (kept from the first seed for the next) and logging. The whole run
+has reading and tokenising too, and ours saving a checkpoint. Ratios are the peer's time over ours.
+
+{_hyperparameters(cases)}
+
+Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gb"]} GB; Python {machine["python"]};
+{versions}. Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`.
+"""
+
+
+def _hyperparameters(cases: Sequence[dict[str, Any]]) -> str:
+    rows = ["| | batch | epochs | steps, ours / peer | length | learning rate |", "|---|--:|--:|--:|--:|--:|"]
+    for entry in cases:
+        settings = entry["settings"]
+        steps = {run["side"]: run["steps"] for run in entry["runs"]}
+        rows.append(
+            f"| {CASES[entry['case']].title} | {settings['batch_size']} | {settings['train_epochs']:g} |"
+            f" {steps['ours']} / {steps['peer']} | {settings['max_seq_length']} |"
+            f" {settings['optimizer']['learning_rate']:g} |"
+        )
+    return "\n".join(rows)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

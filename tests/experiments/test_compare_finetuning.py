@@ -1,0 +1,299 @@
+"""The comparison of fine-tuning: splits without leaks, the peer's features and statistics by hand, going on."""
+
+import bz2
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_jax.data.choices import read_hellaswag
+from bert_jax.data.columns import FORMATS, read_columns
+from bert_jax.data.glue import read_glue
+from bert_jax.data.squad import read_questions
+from bert_jax.data.text_files import Problems
+from experiments import compare_finetuning
+from experiments.compare_finetuning import choose_cases, find_encoder, main, make_config, peer_settings
+from experiments.finetuning_cases import CASES, Sizes, by_source, write_case
+from experiments.finetuning_page import is_degenerate, statistics, summarise
+
+WORDS = [
+    *[
+        "the",
+        "man",
+        "plays",
+        "a",
+        "red",
+        "guitar",
+        "in",
+        "rain",
+        "dog",
+        "runs",
+        "on",
+        "green",
+        "grass",
+        "who",
+        "what",
+        "london",
+        "paris",
+    ]
+]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+SMALL = Sizes(None, 4)
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few rows of every case where `data/README.md` of the shared data has them."""
+    directory = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+
+    def text(words: int = 4) -> str:
+        return " ".join(rng.choice(WORDS[:12], words))
+
+    def write(name: str, content: str) -> None:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content, encoding="utf-8")
+
+    for split, count in (("train", 10), ("dev", 6)):
+        rows = [f"{i}\t{text()}\t{text(6)}\t{i % 6 * 1.0}" for i in range(count)]
+        write(f"glue/STS-B/{split}.tsv", "\n".join(["index\tsentence1\tsentence2\tscore", *rows]) + "\n")
+    labels = ("entailment", "not_entailment")
+    rows = [f"{i}\twho plays {i}?\t{text()} {i // 2}\t{labels[i % 2]}" for i in range(20)]
+    write("glue/QNLI/dev.tsv", "\n".join(["index\tquestion\tsentence\tlabel", *rows]) + "\n")
+    items = [f"Topic {i // 2}: {text()}\n{i % 4}\n" + "\n".join(text() for _ in range(4)) for i in range(12)]
+    (directory / "hellaswag").mkdir()
+    packed = bz2.compress(("\n".join(items) + "\n").encode())
+    (directory / "hellaswag" / "hellaswag_val_full.txt.bz2").write_bytes(packed)
+    for name in ("wnut17train.conll", "emerging.dev.conll"):
+        write(f"ner/wnut17/{name}", "the\tO\nman\tO\nin\tO\nlondon\tB-place\n\na\tO\ndog\tO\nparis\tB-place\n\n" * 4)
+    articles = []
+    for number in range(4):
+        context = f"the man {number} plays a red guitar in london"
+        qas = [
+            {"id": f"{number}-{i}", "question": "who plays?", "answers": [{"text": "the man", "answer_start": 0}]}
+            for i in range(3)
+        ]
+        articles.append({"title": str(number), "paragraphs": [{"context": context, "qas": qas}]})
+    write("squad/xquad/xquad.en.json", json.dumps({"version": "1.1", "data": articles}))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face directory of 2 layers x 32 with random weights."""
+    torch = pytest.importorskip("torch", reason="the peer needs the extra `peers`", exc_type=ImportError)
+    transformers = pytest.importorskip("transformers", reason="the peer needs the extra `peers`", exc_type=ImportError)
+    transformers.utils.logging.disable_progress_bar()
+    directory = tmp_path_factory.mktemp("encoder")
+    torch.set_num_threads(1)  # threads cost such a small model more than they save
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(PIECES), max_position_embeddings=128, **sizes)
+    transformers.BertModel(config).save_pretrained(directory)
+    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    transformers.BertTokenizer(str(directory / "vocab.txt"), do_lower_case=True).save_pretrained(directory)
+    return directory
+
+
+def prepared(name: str, data_dir: Path, encoder: Path, output: Path, sizes: Sizes = SMALL) -> dict[str, Any]:
+    """The files of a case, and its config, small."""
+    write_case(CASES[name], data_dir, output, sizes)
+    config = make_config(CASES[name], output, encoder, 1.0)
+    return config | {"batch_size": 4, "max_seq_length": 72 if name == "xquad" else 32}
+
+
+def peer_of(name: str, config: dict[str, Any]) -> Any:
+    from experiments.peers.torch_finetuning import FineTuning, Settings
+
+    return FineTuning(Settings(**peer_settings(CASES[name], config)))
+
+
+def test_rows_of_one_source_stay_together() -> None:
+    sources = [i // 3 for i in range(30)]
+    train, dev = by_source(range(30), sources, 7)
+    assert len(dev) == 7 and train == sorted(train) and dev == sorted(dev)
+    assert not {sources[i] for i in train} & {sources[i] for i in dev}
+    assert len(train) == 21  # two rows of the last source are in neither
+    assert by_source(range(30), sources, 7) == (train, dev)
+    with pytest.raises(ValueError, match="4 rows leave nothing for training after 4"):
+        by_source(range(4), range(4), 4)
+
+
+def test_splits_are_official_layouts_without_leaks(data_dir: Path, tmp_path: Path) -> None:
+    for name, case in CASES.items():
+        hashes = write_case(case, data_dir, tmp_path / name, Sizes(5, 4))
+        assert set(hashes) == set(case.files.values()) and len(set(hashes.values())) == 2
+    problems = Problems()
+    for name, task in (("sts-b", "STS-B"), ("qnli", "QNLI")):
+        assert [len(read_glue(task, tmp_path / name, split, problems)) for split in ("train", "dev")] == [5, 4]
+    train, dev = (read_glue("QNLI", tmp_path / "qnli", split, problems) for split in ("train", "dev"))
+    assert not {row.text_b for row in train} & {row.text_b for row in dev}
+    choices = [read_hellaswag(tmp_path / "hellaswag" / f"hellaswag_{s}.jsonl", problems) for s in ("train", "val")]
+    assert [len(rows) for rows in choices] == [5, 4]
+    topics = [{row.context.split(":")[0] for row in rows} for rows in choices]
+    assert not topics[0] & topics[1]
+    original = read_hellaswag(data_dir / "hellaswag/hellaswag_val_full.txt.bz2", problems)
+    assert all(row in original for rows in choices for row in rows)
+    tagged = [read_columns(tmp_path / "wnut17" / name, FORMATS["wnut17"]) for name in CASES["wnut17"].files.values()]
+    assert [len(sentences) for sentences in tagged] == [5, 4]
+    asked = [read_questions(tmp_path / "xquad" / name) for name in CASES["xquad"].files.values()]
+    assert [len(questions) for questions in asked] == [6, 6]  # whole articles
+    assert not {one.title for one in asked[0]} & {one.title for one in asked[1]}
+    with pytest.raises(FileNotFoundError, match=r"no glue/STS-B in .* for STS-B; give another --data_dir"):
+        write_case(CASES["sts-b"], tmp_path, tmp_path, Sizes())
+
+
+def test_peer_pads_to_the_longest_or_to_the_limit(data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    run = peer_of("sts-b", prepared("sts-b", data_dir, encoder, tmp_path))
+    features = run.train_features
+    assert features[0]["input_ids"][0] == 2 and features[0]["input_ids"].count(3) == 2
+    batch = run._collate(features[:4])
+    assert batch["input_ids"].shape[1] == max(len(feature["input_ids"]) for feature in features[:4])
+    assert batch["labels"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert [int(row.sum()) for row in batch["attention_mask"]] == [len(f["input_ids"]) for f in features[:4]]
+    run.settings = replace(run.settings, padding="max_length")
+    assert run._collate(features[:4])["input_ids"].shape == (4, 32)
+
+
+def test_peer_tags_first_pieces(data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    config = prepared("wnut17", data_dir, encoder, tmp_path)
+    (tmp_path / "emerging.dev.conll").write_text("xyz\tO\nlondon\tB-place\n\u200b\tO\n" + "dog\tO\n" * 30)
+    task = peer_of("wnut17", config).task
+    assert task.tags == ["B-place", "O"]
+    (feature,) = task.features("dev")
+    assert feature["words"][:6] == [None, 0, 0, 0, 1, 3]  # \u200b has no piece
+    assert feature["label"][:6] == [-100, 1, -100, -100, 0, 1]
+    logits = np.zeros((32, 2), np.float32)
+    logits[:, 1] = 1.0
+    logits[[2, 4], 0] = 2.0  # the second piece of xyz does not count, the first of london does
+    assert task.score([logits])["f1"] == 100.0
+
+
+def test_peer_finds_answers_in_windows(data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    config = prepared("xquad", data_dir, encoder, tmp_path) | {
+        "max_query_length": 2,
+        "doc_stride": 3,
+        "max_seq_length": 10,
+    }
+    run = peer_of("xquad", config)
+    first = [feature for feature in run.train_features if feature["question"] == 0]
+    # the man 0 plays a | plays a red guitar in | ...: the next window starts 3 tokens later; the question is cut.
+    assert [feature["input_ids"][4] for feature in first] == [PIECES.index(w) for w in ("the", "plays", "guitar")]
+    assert [feature["label"] for feature in first] == [(4, 5), (0, 0), (0, 0)]
+    dev = run.task.features("dev")
+    outputs = [np.zeros((len(feature["input_ids"]), 2), np.float32) for feature in dev]
+    for feature, logits in zip(dev, outputs, strict=True):
+        start, end = feature["label"]
+        if end:
+            logits[start, 0] = logits[end, 1] = 9.0
+    assert run.task.score(outputs)["exact_match"] == 100.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_peer_learns_and_is_scored(name: str, data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    run = peer_of(name, prepared(name, data_dir, encoder, tmp_path))
+    trained, again = run.train(), run.train(1)
+    rows = len(run.train_features)
+    assert trained["steps"] == run.train_steps == -(-rows // 4) and trained["examples"] == rows
+    assert again["steps"] == 1 and np.isfinite(again["loss"])
+    result = run.evaluate()
+    assert set(CASES[name].metrics) <= set(result["scores"]) and result["examples"] >= 4
+    assert run.predict(2)["examples"] == 2
+    loss = trained["loss"]
+    run.start(0)
+    assert run.train()["loss"] == pytest.approx(loss, rel=1e-5)
+    run.start(1)
+    assert run.train()["loss"] != pytest.approx(loss, rel=1e-5)
+
+
+def test_ours_is_timed(data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.peers import our_finetuning
+
+    monkeypatch.setattr(our_finetuning.loop, "MetricLog", our_finetuning.TimedLog)
+    config = prepared("sts-b", data_dir, encoder, tmp_path / "data")
+    result = our_finetuning.run(config | {"max_seq_length": 16}, str(tmp_path / "run"))
+    assert set(CASES["sts-b"].metrics) <= set(result["scores"]) and result["steps"] == 2
+    assert 0 < result["evaluation_seconds"] < result["whole_seconds"] > result["training_seconds"] > 0
+
+
+def test_statistics_by_hand() -> None:
+    found = statistics([1.0, 2.0, 3.0, 6.0])
+    assert (found["mean"], found["median"], found["max"]) == (3.0, 2.5, 6.0)
+    assert found["standard_deviation"] == pytest.approx((14 / 3) ** 0.5)
+    half = 3.182446 * (14 / 3) ** 0.5 / 2  # t of 3 degrees of freedom
+    assert found["interval"] == pytest.approx([3 - half, 3 + half], rel=1e-6)
+    assert statistics([1.0])["interval"] == [None, None]
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(0.2, "below"), (0.5, "inside"), (0.8, "above")])
+def test_verdict(mean: float, verdict: str) -> None:
+    def run(side: str, score: float) -> dict[str, Any]:
+        times = dict.fromkeys(("training_seconds", "evaluation_seconds", "whole_seconds"), 2.0 + (side == "peer"))
+        return {"side": side, "scores": {"accuracy": score, "degenerate": float(score == 0.51)}} | times
+
+    found = summarise("qnli", [run("ours", mean), run("ours", mean), run("peer", 0.49), run("peer", 0.51)])
+    assert found["scores"]["accuracy"]["verdict"] == verdict
+    assert found["degenerate"] == {"ours": 0, "peer": 1}
+    assert found["seconds"]["training_seconds"]["ratio"] == 1.5
+
+
+def test_runs_that_learned_nothing() -> None:
+    assert is_degenerate("qnli", {"accuracy": 0.55, "majority_share": 0.55, "degenerate": 0.0})
+    assert is_degenerate("wnut17", {"f1": 0.0}) and not is_degenerate("wnut17", {"f1": 3.0})
+    assert not is_degenerate("sts-b", {"pearson": 0.8, "spearman": 0.8, "degenerate": 0.0})
+
+
+def test_a_stopped_comparison_goes_on(
+    data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str, int]] = []
+    fails: list[int] = [1]
+
+    def fake(side: str) -> Callable[..., Any]:
+        @contextmanager
+        def runner(name: str, config: dict[str, Any], workdir: Path) -> Iterator[Callable[[int], dict[str, Any]]]:
+            def run(seed: int) -> dict[str, Any]:
+                if side == "peer" and seed in fails:
+                    raise RuntimeError("worker ended")
+                asked.append((name, side, seed))
+                scores = {"accuracy": 0.5 + seed / 10, "pearson": 0.5, "spearman": 0.5 + seed / 10}
+                times = dict.fromkeys(("training_seconds", "evaluation_seconds", "whole_seconds"), 1.0)
+                return {"scores": scores, "steps": 3} | times
+
+            yield run
+
+        return runner
+
+    monkeypatch.setattr(compare_finetuning, "RUNNERS", {side: fake(side) for side in ("ours", "peer")})
+    results = tmp_path / "results"
+    arguments = ["--encoder", str(encoder), "--data_dir", str(data_dir), "--workdir", str(tmp_path / "work")]
+    arguments += ["--results", str(results), "--max_eval", "4", "--cases", "sts-b,qnli:8", "--seeds", "2"]
+    with pytest.raises(SystemExit, match="worker ended"):
+        main(arguments)
+    assert asked == [("sts-b", "ours", 0), ("sts-b", "peer", 0), ("sts-b", "ours", 1)]
+    fails.clear()
+    main(arguments)
+    assert asked[3:] == [("sts-b", "peer", 1), *(("qnli", side, seed) for seed in (0, 1) for side in ("ours", "peer"))]
+    main([*arguments, "--epochs", "2"])  # another setting: nothing of before is of use
+    assert len(asked) == 16
+    found = json.loads((results / "finetuning_comparison.json").read_text())
+    assert found["cases"][0]["settings"]["train_epochs"] == 2.0
+    assert [run["side"] for run in found["cases"][1]["runs"]] == ["ours", "peer"] * 2
+    text = (results / "finetuning_comparison.md").read_text()
+    assert "| QNLI, accuracy | bert_jax | 55.00 | 7.07 | 55.00 | 60.00 | 0 of 2 |" in text
+    assert "STS-B, Spearman" in text and "--epochs 2" in text
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--cases has 'mnli'; take some of sts-b,"):
+        choose_cases("sts-b,mnli")
+    with pytest.raises(ValueError, match=r"--cases has 'qnli:x'"):
+        choose_cases("qnli:x")
+    with pytest.raises(ValueError, match="is neither a Hugging Face directory"):
+        find_encoder(str(tmp_path))
