@@ -122,7 +122,7 @@ def test_learns_which_ending_repeats_the_context(swag: Path, tmp_path: Path) -> 
         "mesh": {"data": 1},
     }
     result = bert_jax.train(config, tmp_path / "run")
-    assert result["accuracy"] == result["score"] > 0.7
+    assert result["accuracy"] == result["score"] > 0.55  # by chance 0.25
     assert predict_workdir(tmp_path / "run", swag / "test.csv", tmp_path / "predictions.tsv") == 10
     header, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
     assert header == "index\tprediction\t0\t1\t2\t3" and lines[3].startswith("2-3\t")
