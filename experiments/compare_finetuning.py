@@ -71,7 +71,9 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
         sizes = Sizes(most or args.max_train, args.max_eval)
         data = write_case(case, Path(args.data_dir), folder, sizes)
         config = make_config(case, folder, encoder, args.epochs)
-        settings = {"encoder": encoder_sha256, "data": data} | {key: config[key] for key in DECISIVE if key in config}
+        settings = {"encoder": encoder_sha256, "data": data} | {
+            key: config[key] for key in DECISIVE if config.get(key) is not None
+        }
         results = finish(name, config, settings, range(args.seeds), log)
         entries.append({"case": name, "settings": settings, "runs": results})
     found = {"command": command, "encoder": args.encoder, "machine": describe(), "cases": entries}
@@ -121,7 +123,7 @@ def peer_settings(case: Case, config: Config) -> dict[str, Any]:
         "files": {"data_dir": str(data)} | {split: str(data / name) for split, name in case.files.items()},
         "encoder": config["init_from"],
         "optimizer": {name: optimizer[name] for name in PEER_OPTIMIZER},
-        "options": {name: config[name] for name in PEER_OPTIONS if name in config},
+        "options": {name: config[name] for name in PEER_OPTIONS if config.get(name) is not None},
         **{name: config[name] for name in ("batch_size", "max_seq_length", "train_epochs", "warmup_ratio")},
     }
 
