@@ -49,6 +49,17 @@ def get_config() -> ConfigDict:
     return config
 
 
+def get_fine_tuning_config() -> ConfigDict:
+    """Which module is this docstring from? The paper's way (section 4.1), with a rate for so small a model."""
+    config = ConfigDict({"task": "classification", "seed": 0, "data_dir": "", "init_from": ""})
+    config.data = {"source": "table", "train": "train.tsv", "dev": "dev.tsv", "text_a": "docstring", "label": "module"}
+    config.update({"batch_size": 32, "max_seq_length": 128, "train_epochs": 8.0, "warmup_ratio": 0.1})
+    config.model = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    config.optimizer = {"learning_rate": 1e-3, "weight_decay": 0.01, "bias_correction": True}
+    config.update({"log_every_steps": 20, "eval_every_steps": 100, "checkpoint_every_steps": 1000})
+    return config
+
+
 def phases(train_steps: int) -> tuple[dict[str, int], ...]:
     """Three quarters of the steps on short sequences, the rest on long ones."""
     short = max(1, train_steps * 3 // 4)

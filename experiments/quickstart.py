@@ -2,12 +2,14 @@
 
 The text is what every Python installation carries: the language reference in ``pydoc_data`` (a document a topic) and
 the docstrings of the standard library (a document a module). Learns a vocabulary of 4,096 pieces, builds a corpus,
-pre-trains a small BERT in two stages, evaluates it on documents it never saw, fills masks and writes report.html.
+pre-trains a small BERT in two stages, evaluates it on documents it never saw and fills masks. Then fine-tunes it to tell
+which module a docstring is from, predicts some, and writes report.html for both.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import shutil
 import sys
 import sysconfig
@@ -16,6 +18,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 from absl import flags
 
@@ -27,6 +30,9 @@ _STEPS = flags.DEFINE_integer("train_steps", None, "optimizer steps in all; the 
 VOCAB_SIZE = 4096
 # Of so few documents every fifteenth or so is held out.
 HELD_OUT = 0.06
+# The fine-tuning: its folder in the workdir, the modules, docstrings of one at most, fewest words, predictions shown.
+FINE_TUNED = "fine_tuned"
+MODULES, MOST_DOCSTRINGS, SHORTEST, PREDICTED = 8, 250, 6, 4
 MASKED_SENTENCES = (
     "Return a new list containing all [MASK] from the iterable.",
     "If the file does not exist, an [MASK] is raised.",
@@ -37,7 +43,7 @@ MASKED_SENTENCES = (
 
 
 def main() -> None:
-    """The five stages, each with a line of what it did."""
+    """The stages, each with a line of what it did."""
     from bert_jax import load, train
     from bert_jax.report import write_report
     from configs import quickstart
@@ -53,8 +59,36 @@ def main() -> None:
     say("held out", summary(result))
     for sentence, filling in zip(MASKED_SENTENCES, load(workdir).fill_mask(list(MASKED_SENTENCES)), strict=True):
         say("fill", f"{sentence}  ->  " + ", ".join(f"{word} {share:.0%}" for word, share in filling[0]))
-    report = write_report(workdir, MASKED_SENTENCES)
+    say("report", str(write_report(workdir, MASKED_SENTENCES).resolve()))
+    fine_tune(workdir)
+    report = write_report(workdir / FINE_TUNED)
     say("report", f"{report.resolve()}  ({(time.monotonic() - began) / 60:.1f} minutes in all)")
+
+
+def fine_tune(workdir: Path) -> None:
+    """Fine-tunes on docstrings and predicts those held out."""
+    from bert_jax import train
+    from bert_jax.training.evaluate import predict_workdir
+    from configs import quickstart
+
+    data = workdir / "docstrings"
+    counts = write_docstrings(data)
+    say("task", f"which module is this docstring from? {counts[0]:,} docstrings to learn from, {counts[1]:,} held out")
+    config = quickstart.get_fine_tuning_config()
+    config.data_dir, config.init_from = str(data), str(workdir)
+    if _STEPS.value is not None:  # a short run is to be short
+        config.train_epochs = min(config.train_epochs, _STEPS.value * config.batch_size / counts[0])
+    result = train(config, workdir / FINE_TUNED)
+    share = result["majority_share"]
+    say("held out", f"accuracy {result['accuracy']:.1%} (always the most frequent module: {share:.1%})")
+    predictions = workdir / FINE_TUNED / "predictions.tsv"
+    predict_workdir(workdir / FINE_TUNED, data / "dev.tsv", predictions)
+    with predictions.open(encoding="utf-8") as found, (data / "dev.tsv").open(encoding="utf-8") as given:
+        rows = zip(csv.DictReader(found, delimiter="\t"), list(given)[1:], strict=True)
+        for row, line in list(rows)[:PREDICTED]:
+            docstring, module = line.rstrip("\n").split("\t")
+            answer = f"{row['prediction']} {float(row[row['prediction']]):.0%} (it is {module})"
+            say("predicts", f"{textwrap.shorten(docstring, 60)}  ->  {answer}")
 
 
 def prepare_corpus(directory: Path) -> Path:
@@ -82,26 +116,55 @@ def python_documents() -> Iterator[tuple[str, str]]:
 
     for name, text in sorted(topics.topics.items()):
         yield f"topic {name}", text
+    for parts, texts in library_docstrings():
+        if texts:
+            yield ".".join(parts).removesuffix(".py"), "\n\n".join(texts)
+
+
+def write_docstrings(directory: Path) -> tuple[int, int]:
+    """``train.tsv`` and ``dev.tsv`` of docstrings and the module they are from; how many of each.
+
+    Of the modules (packages count as one) that have most; a docstring is held out by its hash.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for parts, texts in library_docstrings():
+        name = parts[0].removesuffix(".py")
+        for text in texts:
+            line = " ".join(text.split())
+            if len(line.split()) >= SHORTEST and not name.startswith("_"):
+                found.setdefault(name, {})[line] = None
+    modules = sorted(found, key=lambda name: (-len(found[name]), name))[:MODULES]
+    rows: dict[str, list[str]] = {"train": [], "dev": []}
+    for module in sorted(modules):
+        for line in list(found[module])[:MOST_DOCSTRINGS]:
+            rows["dev" if crc32(line.encode()) % 5 == 0 else "train"].append(f"{line}\t{module}\n")
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, lines in rows.items():
+        lines.sort(key=lambda line: crc32(line.encode()))  # modules mixed
+        (directory / f"{split}.tsv").write_text("docstring\tmodule\n" + "".join(lines), encoding="utf-8")
+    return len(rows["train"]), len(rows["dev"])
+
+
+def library_docstrings() -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """(parts of the path, docstrings) of every module of the standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts
         if not {"site-packages", "test", "tests", "idle_test", "pydoc_data", "lib2to3"} & set(parts):
-            text = docstrings(path)
-            if text:
-                yield ".".join(parts).removesuffix(".py"), text
+            yield parts, docstrings(path)
 
 
-def docstrings(path: Path) -> str:
-    """All docstrings of a source file, in order, a blank line between two; nothing is executed."""
+def docstrings(path: Path) -> list[str]:
+    """All docstrings of a source file, in order; nothing is executed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's sources
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
-            return ""
+            return []
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
-    return "\n\n".join(text for text in found if text)
+    return [text for text in found if text]
 
 
 def summary(result: dict[str, float]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from bert_jax.predict import Filling, Predictor, load
 from bert_jax.report.charts import Level, Number, Series, line_chart
+from bert_jax.report.mistakes import mistakes
 from bert_jax.report.run import Run, read_run
 from bert_jax.report.samples import GENERAL, Sample, held_out_samples, known
 from bert_jax.report.style import STYLE
@@ -50,6 +51,7 @@ def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) ->
             headline(run, model),
             section("How it learned", f'<div class="charts">{"".join(charts(run))}</div>'),
             predictions(run, model, given),
+            section("Where it errs", found) if (found := mistakes(run.evaluation)) else "",
             data_card(run),
             section(
                 "How it was run",
@@ -98,6 +100,8 @@ def headline(run: Run, model: Predictor | None) -> str:
     lead = lead_figure(run)
     cards = [lead] if lead else []
     for name, value in shown.items():
+        if name in HIDDEN or (lead and name == next((f for f in FINE_TUNED if f in shown), "")):
+            continue
         if name in EVALUATION:
             title, note, write = EVALUATION[name]
             cards.append(card(title, write(value), note))
@@ -115,6 +119,10 @@ def headline(run: Run, model: Predictor | None) -> str:
 def lead_figure(run: Run) -> str:
     """The loss on held-out text beside what mere frequencies of pieces reach; else the last training loss."""
     loss, unigram = (run.last_evaluation.get(name) for name in ("mlm_loss", "unigram_loss"))
+    for name in FINE_TUNED:
+        if name in run.last_evaluation:
+            title, note, write = EVALUATION[name]
+            return card(title, write(run.last_evaluation[name]), note, lead=True)
     if loss is None:
         steps, losses = run.curve("loss")
         note = f"at step {steps[-1]:,}; nothing was evaluated on held-out text" if steps else ""
@@ -154,6 +162,10 @@ def charts(run: Run) -> Iterator[str]:
     chance = [Level("chance", 0.5)]
     if not run.curve("mlm_loss")[0]:
         yield chart("Loss", both("loss"), "{:.3f}".format)
+    for name in FINE_TUNED:
+        if run.curve(f"eval/{name}")[0]:
+            yield chart(EVALUATION[name][0], [("development set", f"eval/{name}")], EVALUATION[name][2])
+            break
     yield chart("Masked-LM loss (nats)", both("mlm_loss"), "{:.3f}".format, levels=baseline)
     yield chart("Masked-LM accuracy", both("mlm_accuracy"), "{:.1%}".format, tick=percent, **from_zero)
     yield chart("Next-sentence accuracy", both("nsp_accuracy"), "{:.1%}".format, tick=percent, levels=chance)
@@ -299,4 +311,14 @@ EVALUATION: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "perplexity": ("Perplexity", "of masked pieces, held out", "{:,.1f}".format),
     "mlm_accuracy": ("Masked-LM accuracy", "held out", "{:.1%}".format),
     "nsp_accuracy": ("Next-sentence accuracy", "held out, chance 50%", "{:.1%}".format),
+    "accuracy": ("Accuracy", "on the development set", "{:.1%}".format),
+    "pearson": ("Pearson", "on the development set", "{:.3f}".format),
+    "spearman": ("Spearman", "on the development set", "{:.3f}".format),
+    "f1": ("F1", "on the development set", "{:.1f}".format),
+    "exact_match": ("Exact match", "per cent", "{:.1f}".format),
+    "majority_share": ("Most frequent class", "its share: the accuracy of always guessing it", "{:.1%}".format),
 }
+# Said elsewhere on the page, or of no use to a reader.
+HIDDEN = ("score", "degenerate", "loss")
+# The first of these that a fine-tuned run has is what it is known by.
+FINE_TUNED = ("f1", "accuracy", "pearson")

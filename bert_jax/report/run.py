@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bert_jax.training.metric_log import FILE, read_metrics
+from bert_jax.training.metric_log import DETAILS, FILE, read_metrics
 from bert_jax.training.workdir import CONFIG, ENVIRONMENT, MODEL_CONFIG
 
 Line = dict[str, Any]
@@ -28,6 +28,7 @@ class Run:
     model: dict[str, Any]
     environment: dict[str, Any]
     corpus: dict[str, Any]
+    evaluation: dict[str, Any]
 
     @property
     def name(self) -> str:
@@ -122,6 +123,7 @@ def read_run(workdir: str | Path) -> Run:
         model=_json(directory / MODEL_CONFIG),
         environment=_json(directory / ENVIRONMENT),
         corpus=_json(Path(str(config["corpus"])) / "corpus.json") if config.get("corpus") else {},
+        evaluation=_json(directory / DETAILS),
     )
 
 

@@ -69,6 +69,12 @@ mark { background: var(--mark); color: inherit; border-radius: 4px; padding: 2px
   line-height: 1.7; }
 .fillings .right { color: var(--held); font-weight: 700; }
 .fillings span:last-child { text-align: right; font-size: 14px; color: var(--quiet); }
+.part + .part { margin-top: 20px; }
+.confusion { width: auto; } .confusion th, .confusion td { padding: 7px 10px; border: 0; }
+.confusion td { text-align: right; } .confusion .right, .confusion .wrong { border: 1px solid var(--card); }
+.confusion .right { background: color-mix(in srgb, var(--held) calc(var(--share) * 75%), transparent); }
+.confusion .wrong { background: color-mix(in srgb, var(--level) calc(var(--share) * 100%), transparent); }
+.confusion thead th { text-align: right; } .confusion tbody th { white-space: nowrap; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; }
 th, td { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--rule); vertical-align: top;
   font-weight: 400; }

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bert_jax.data.packing import Examples
 from bert_jax.data.text_data import TextData, open_text_data
@@ -21,8 +21,11 @@ from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
-from bert_jax.tasks.scores import scores
+from bert_jax.tasks.scores import confusion_matrix, scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
+
+# Mistakes that a report shows.
+MISTAKES = 20
 
 
 def classification(
@@ -121,7 +124,10 @@ def build_dataset(
     def write(outputs: Outputs, path: Path, _figures: Mapping[str, float]) -> None:
         write_predictions(path, rows, logits_of(outputs), source.labels)
 
-    return Dataset(examples, score_all, write)
+    def details(outputs: Outputs) -> dict[str, Any]:
+        return class_details(rows, logits_of(outputs), labels, source.labels) if labelled and source.labels else {}
+
+    return Dataset(examples, score_all, write, details)
 
 
 def class_figures(logits: Float[Array, "r m c"], batch: Batch) -> Figures:
@@ -141,6 +147,29 @@ def mean_by_owner(values: Float[np.ndarray, "w c"], owners: np.ndarray, count: i
     sums = np.zeros((count, values.shape[1]), np.float64)
     np.add.at(sums, owners, values)
     return sums / np.maximum(np.bincount(owners, minlength=count), 1)[:, None]
+
+
+def class_details(
+    rows: list[TextExample],
+    logits: Float[np.ndarray, "n c"],
+    labels: Int[np.ndarray, "n"],
+    names: tuple[str, ...],
+) -> dict[str, Any]:
+    """The confusion matrix (a row for each label), and the mistakes the model was surest of."""
+    predicted = logits.argmax(-1)
+    shares = np.asarray(jax.nn.softmax(logits, axis=-1)).max(-1)
+    wrong = np.flatnonzero(predicted != labels)
+    mistakes = [
+        {
+            "text": " / ".join(filter(None, (rows[i].text_a, rows[i].text_b))),
+            "label": names[labels[i]],
+            "prediction": names[predicted[i]],
+            "probability": float(shares[i]),
+        }
+        for i in wrong[np.argsort(-shares[wrong], kind="stable")][:MISTAKES].tolist()
+    ]
+    counts = confusion_matrix(predicted, labels, len(names)).tolist()
+    return {"confusion_matrix": {"labels": list(names), "counts": counts}, "mistakes": mistakes}
 
 
 def write_predictions(

@@ -45,11 +45,14 @@ class Dataset:
         examples: in the order of the source; those that cannot be trained on have weight 0 only in training.
         scores: outputs -> figures of the whole set (F1 is no mean over examples); {} where labels are missing.
         write: (outputs, path, figures of the checkpoint) writes the predictions in the task's own form.
+        details: what a report shows beside the figures, as JSON values: ``confusion_matrix`` {labels, counts},
+            ``mistakes`` [{text, label, prediction, probability}], ``types`` [{type, ...}]; each if there is one.
     """
 
     examples: Examples
     scores: Callable[[Outputs], dict[str, float]]
     write: Callable[[Outputs, Path, Mapping[str, float]], None]
+    details: Callable[[Outputs], dict[str, Any]] = lambda outputs: {}
 
 
 @dataclass(frozen=True)

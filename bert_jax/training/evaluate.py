@@ -21,23 +21,27 @@ from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put
 from bert_jax.training.step import Means, eval_step
 from bert_jax.training.workdir import read_workdir
 
-Evaluate = Callable[[Params, str, int, int], dict[str, float]]
+Evaluate = Callable[[Params, str, int, int], tuple[dict[str, float], dict[str, Any]]]
 Forward = Callable[[Params, Evaluation], tuple[dict[str, float], Outputs]]
 
 
 def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> Evaluate:
-    """``evaluate(params, split, batch_size, max_seq_length)`` -> the task's summary; compiled once a shape.
+    """``evaluate(params, split, batch_size, max_seq_length)`` -> the task's figures and details; compiled once a shape.
 
-    A split without examples gives an empty summary.
+    A split without examples gives no figures.
     """
     forward = make_forward(task, mesh, param_shardings, seed)
 
-    def evaluate(params: Params, split: str, batch_size: int, max_seq_length: int) -> dict[str, float]:
+    def evaluate(
+        params: Params, split: str, batch_size: int, max_seq_length: int
+    ) -> tuple[dict[str, float], dict[str, Any]]:
         evaluation = task.evaluation(split, batch_size, max_seq_length, row_devices(mesh))
         means, outputs = forward(params, evaluation)
         if not means:
-            return {}
-        return task.summary(means) | (evaluation.dataset.scores(outputs) if evaluation.dataset else {})
+            return {}, {}
+        if evaluation.dataset is None:
+            return task.summary(means), {}
+        return task.summary(means) | evaluation.dataset.scores(outputs), evaluation.dataset.details(outputs)
 
     return evaluate
 
@@ -94,7 +98,7 @@ def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: boo
     mesh, params, shardings = on_all_devices(params)
     with jax.set_mesh(mesh):
         evaluate = make_evaluate(task, mesh, shardings, settings.seed)
-        result = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
+        result, _ = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
     if not result:
         raise ValueError(f"split {split or task.eval_split!r} holds no example; give one that does")
     return result

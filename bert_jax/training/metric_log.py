@@ -18,8 +18,9 @@ from tqdm.auto import tqdm
 
 from bert_jax.tasks.task import Figures
 from bert_jax.training.step import Means
+from bert_jax.training.workdir import write_json
 
-FILE = "metrics.jsonl"
+FILE, DETAILS = "metrics.jsonl", "evaluation.json"
 # The host may run so many steps ahead of the device; more would only hold memory.
 STEPS_AHEAD = 2
 SECONDS_BETWEEN_LINES = 20.0
@@ -35,7 +36,7 @@ class MetricLog:
     """
 
     def __init__(self, workdir: str | Path, objective: tuple[str, ...], start: int, total: int, every: int) -> None:
-        self.objective, self.total, self.every = objective, total, every
+        self.workdir, self.objective, self.total, self.every = Path(workdir), objective, total, every
         self.writer = _Writer(workdir, start) if jax.process_index() == 0 else None
         self.progress = _Progress(start, total)
         self.compilations = _CompilationCounter()
@@ -81,8 +82,10 @@ class MetricLog:
             )
         return loss
 
-    def evaluation(self, step: int, result: dict[str, float]) -> None:
-        """Writes the figures of an evaluation; none (nothing held out) write nothing."""
+    def evaluation(self, step: int, result: dict[str, float], details: dict[str, Any]) -> None:
+        """Writes the figures of an evaluation, and its details into ``evaluation.json``; none write nothing."""
+        if details and self.writer is not None:
+            write_json(self.workdir / DETAILS, {"step": step, **details})
         if result and self.writer is not None:
             self.writer.write(step, {f"eval/{name}": value for name, value in result.items()})
             shown = "  ".join(f"{name} {value:.3f}" for name, value in result.items())

@@ -66,10 +66,10 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                         evaluated = None
                         if step % settings.eval_every_steps == 0 or step == last:
                             with log.pause():
-                                evaluated = evaluate(
+                                evaluated, details = evaluate(
                                     state.params, task.eval_split, phase.batch_size, phase.max_seq_length
                                 )
-                            log.evaluation(step, evaluated)
+                            log.evaluation(step, evaluated, details)
                             result = evaluated
                         due = step % settings.checkpoint_every_steps == 0 or step == last
                         if due or stop.received or (evaluated and checkpoints.is_best(evaluated)):
@@ -79,7 +79,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                             checkpoints.wait()
                             log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
                             raise SystemExit(128 + stop.received)
-        return result or evaluate(state.params, task.eval_split, phase.batch_size, phase.max_seq_length)
+        return result or evaluate(state.params, task.eval_split, phase.batch_size, phase.max_seq_length)[0]
 
 
 def begin(

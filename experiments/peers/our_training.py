@@ -48,8 +48,8 @@ class SlicedLog(MetricLog):
         with super().pause():
             yield
 
-    def evaluation(self, step: int, result: dict[str, float]) -> None:
-        super().evaluation(step, result)
+    def evaluation(self, step: int, result: dict[str, float], details: dict[str, Any]) -> None:
+        super().evaluation(step, result, details)
         self.channel.send(
             {
                 "step": step,
