@@ -27,7 +27,7 @@ from ml_collections import ConfigDict, config_dict
 
 
 def get_config(choices: str = "kind=classes") -> ConfigDict:
-    chosen = dict(choice.split("=", 1) for choice in choices.split(",") if "=" in choice)
+    chosen = {key: value for key, _, value in (choice.partition("=") for choice in choices.split(",")) if key}
     if unknown := chosen.keys() - {"kind"}:
         raise ValueError(f"classify.py has no choice {min(unknown)!r}; it has kind")
     kind = chosen.get("kind", "classes")

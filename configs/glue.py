@@ -20,7 +20,7 @@ LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 
 
 def get_config(choices: str = "task=mrpc") -> ConfigDict:
-    chosen = dict(choice.split("=", 1) for choice in choices.split(",") if "=" in choice)
+    chosen = {key: value for key, _, value in (choice.partition("=") for choice in choices.split(",")) if key}
     if unknown := chosen.keys() - {"task"}:
         raise ValueError(f"glue.py has no choice {min(unknown)!r}; it has task")
     config = ConfigDict({"task": "classification", "seed": 0, "data_dir": ""})

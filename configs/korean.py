@@ -31,7 +31,7 @@ CHOICE = ("kobest_copa", "kobest_hellaswag")
 
 
 def get_config(choices: str = "task=nsmc") -> ConfigDict:
-    chosen = {"task": "nsmc"} | dict(choice.split("=", 1) for choice in choices.split(",") if "=" in choice)
+    chosen = {"task": "nsmc"} | {k: v for k, _, v in (choice.partition("=") for choice in choices.split(",")) if k}
     if unknown := chosen.keys() - {"task", "size"}:
         raise ValueError(f"korean.py has no choice {min(unknown)!r}; it has task, size")
     task = chosen["task"]
@@ -50,7 +50,9 @@ def get_config(choices: str = "task=nsmc") -> ConfigDict:
         )
     if task in CLASSIFICATION + CHOICE:
         config.data = ConfigDict({"source": "korean", "name": task})
-    if "size" in chosen:
-        config.model = pretrain.model(chosen["size"])
+    try:
+        config.model = pretrain.model(chosen["size"]) if "size" in chosen else {}
+    except ValueError:
+        raise ValueError(f"size={chosen['size']!r} is malformed; see configs/pretrain.py") from None
     config.update({"data_dir": ".", "tokenizer": "", "model": {"dtype": "float32"}})
     return config

@@ -39,6 +39,7 @@ def get_config(choices: str = "data=conll2003") -> ConfigDict:
     config = ConfigDict({"task": "tagging", "seed": 0, "data_dir": "", "format": data, "context": context})
     config.update(dict(zip(("train", "dev", "test"), FILES[data], strict=True)))
     if data == "columns":
+        del config.format  # fields instead of a name
         config.format = {"token": 0, "tag": -1, "documents": "auto", "characters": False, "entities": True}
         config.format.update({"separator": config_dict.placeholder(str), "comment": config_dict.placeholder(str)})
     config.init_from = config_dict.placeholder(str)

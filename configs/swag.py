@@ -18,7 +18,7 @@ from ml_collections import ConfigDict, config_dict
 
 
 def get_config(choices: str = "data=swag") -> ConfigDict:
-    chosen = dict(choice.split("=", 1) for choice in choices.split(",") if "=" in choice)
+    chosen = {key: value for key, _, value in (choice.partition("=") for choice in choices.split(",")) if key}
     if unknown := chosen.keys() - {"data"}:
         raise ValueError(f"swag.py has no choice {min(unknown)!r}; it has data")
     source = chosen.get("data", "swag")

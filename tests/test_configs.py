@@ -1,15 +1,18 @@
 """Every config, in each of its choices, is one that the loop accepts; every field is read."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ml_collections import ConfigDict
+from absl import flags
+from ml_collections import ConfigDict, config_flags
 
+from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig, released_sizes
 from bert_jax.training.settings import plan, read_config
-from configs import pretrain, quickstart
+from configs import korean, ner, pretrain, quickstart
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,9 +24,10 @@ def accepted(config: ConfigDict, corpus: Path) -> Any:
 
 @pytest.mark.parametrize("size", released_sizes())
 def test_pretrain_knows_every_released_size(size: str) -> None:
+    model: Any = pretrain.get_config(f"size={size}").model
     sizes = {
         k: v
-        for k, v in pretrain.get_config(f"size={size}").model.items()
+        for k, v in model.items()
         if k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     }
     assert BertConfig(**sizes) == BertConfig.of_size(size)
@@ -76,3 +80,99 @@ def test_configs_are_short_and_say_how_to_run_them() -> None:
         text = path.read_text()
         assert "python -m experiments." in text.split('"""')[1], path
         assert len(text.splitlines()) <= 60, path
+
+
+CHOICES = {
+    "glue": [f"task={name}" for name in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")],
+    "squad": ["version=1.1", "version=2.0", "version=1.1,stage=triviaqa"],
+    "swag": ["data=swag", "data=hellaswag"],
+    "ner": [f"data={name}" for name in ner.FILES] + ["data=conll2003,context=sentence"],
+    "classify": ["kind=classes", "kind=regression"],
+    "korean": [f"task={name}" for name in (*korean.CLASSIFICATION, *korean.CHOICE, "korquad", "klue_ner")],
+}
+TAGGED = {
+    "conll2003": "-DOCSTART- -X- O O\n\nAda NNP I-NP I-PER\nsleeps VBZ I-VP O\n",
+    "wnut17": "Ada\tB-person\nsleeps\tO\n",
+    "germeval2014": "#\tsource\n1\tAda\tB-PER\tO\n2\tsleeps\tO\tO\n",
+    "klue_ner": "## klue-ner-1\t<나래:PS> 잔다\n나\tB-PS\n래\tI-PS\n \tO\n잔\tO\n다\tO\n",
+    "columns": "Ada B-PER\nsleeps O\n",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to begin with, and the least data of one's own."""
+    directory = tmp_path_factory.mktemp("data")
+    tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ada", "sleeps"], lowercase=False)
+    tokenizer.save(directory / "run" / "tokenizer")
+    BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16).to_json(
+        directory / "run" / "bert_config.json"
+    )
+    (directory / "train.tsv").write_text("review\tlabel\nAda\t1\nsleeps\t2.5\n")
+    for name, text in TAGGED.items():
+        (directory / ner.FILES[name][0]).write_text(text)
+    return directory
+
+
+@pytest.mark.parametrize(("name", "choices"), [(name, choice) for name, many in CHOICES.items() for choice in many])
+def test_every_choice_of_fine_tuning_is_accepted(name: str, choices: str, files: Path) -> None:
+    config = import_module(f"configs.{name}").get_config(choices)
+    config.lock()
+    config.update({"init_from": str(files / "run"), "data_dir": str(files)})
+    if name == "classify":
+        config.data.update({"train": "train.tsv", "text_a": "review"})
+    settings, task = read_config(config)
+    assert task.name == settings.task and task.model.hidden_size == 8
+    assert settings.train_epochs and task.read_file is not None
+
+
+def test_korean_from_scratch(files: Path) -> None:
+    config = korean.get_config("task=korsts,size=mini")
+    config.tokenizer = str(files / "run" / "tokenizer")
+    _, task = read_config(config)
+    assert (task.model.num_hidden_layers, task.model.hidden_size, task.model.dtype) == (4, 256, "float32")
+    with pytest.raises(ValueError, match="init_from is not set: give a run's workdir or a Hugging Face directory"):
+        read_config(korean.get_config("task=korsts"))
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "message"),
+    [
+        *((name, "sise=1", rf"{name}.py has no choice 'sise'; it has ") for name in CHOICES),
+        ("korean", "korquad", "korean.py has no choice 'korquad'; it has task, size"),
+        ("korean", "task=nmsc", "task='nmsc' is unknown; take kornli, klue_nli"),
+        ("korean", "size=huge", "size='huge' is malformed"),
+        ("swag", "data=copa", "data='copa' is unknown; take swag or hellaswag"),
+        ("classify", "kind=scores", "kind='scores' is unknown; take classes or regression"),
+        ("ner", "data=ner", "data='ner' is unknown"),
+        ("squad", "version=3", "no version='3'"),
+    ],
+)
+def test_what_fine_tuning_refuses(name: str, choices: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        import_module(f"configs.{name}").get_config(choices)
+
+
+@pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # of ml_collections
+def test_the_fields_of_classify_can_be_typed(files: Path) -> None:
+    typed = {
+        "init_from": files / "run",
+        "data_dir": files,
+        "data.train": "train.tsv",
+        "data.text_a": "0",
+        "data.label": "1",
+        "data.header": "False",
+        "labels": "('label', '1', '2.5')",
+        "doc_stride": "64",
+    }
+    path = ROOT / "configs" / "classify.py"
+    arguments = ["program", f"--config={path}", *(f"--config.{name}={value}" for name, value in typed.items())]
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", None, "", values, lock_config=True, sys_argv=arguments)
+    values(arguments)
+    _, task = read_config(values.config)
+    assert task.labels == ("label", "1", "2.5")
+    assert task.stream(2, 8, 1).num_examples == 3  # the header is a row
+    values.config.data.text_a = "review"
+    with pytest.raises(ValueError, match="column 'review': without a header a column is its number, from 0"):
+        read_config(values.config)
