@@ -89,7 +89,7 @@ class Examples:
         bounds: where each sequence begins, and the end of the last: [s + 1].
         group: g, the sequences that make one example (4 choices: 4), always in one row.
         targets: name -> [n, ...]; in a batch [r, m, ...], 0 for an empty slot.
-        token_targets: name -> (one value a token, the value of padding); in a batch [r, t].
+        token_targets: name -> (values [tokens, ...], the value of padding); in a batch [r, t, ...].
         column_targets: name -> [s] columns counted in the sequence; in a batch [r, m * g], counted in the row.
     """
 
@@ -276,9 +276,9 @@ def assemble(
     place = np.repeat(row * columns + first, lengths) + within
 
     def tokens(values: np.ndarray, fill: int | float, dtype: np.dtype | type = np.int32) -> np.ndarray:
-        flat = np.full(rows * columns, fill, dtype)
+        flat = np.full((rows * columns, *values.shape[1:]), fill, dtype)
         flat[place] = values
-        return flat.reshape(rows, columns)
+        return flat.reshape(rows, columns, *values.shape[1:])
 
     def of_sequences(values: np.ndarray) -> np.ndarray:
         array = np.zeros((rows, slots * group), np.int32)

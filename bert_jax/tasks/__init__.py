@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from bert_jax.tasks.choice import choice
 from bert_jax.tasks.classification import classification
+from bert_jax.tasks.feature_tagging import feature_tagging
 from bert_jax.tasks.pretraining import pretraining
-from bert_jax.tasks.tagging import tagging
 
 # Not as ``squad``: that is the module, where ``bert_jax.tasks.squad.score`` is found.
 from bert_jax.tasks.squad import squad as question_answering
+from bert_jax.tasks.tagging import tagging
 from bert_jax.tasks.task import Task
 
 TASKS: dict[str, Callable[..., Task]] = {
@@ -18,6 +19,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "classification": classification,
     "choice": choice,
     "tagging": tagging,
+    "features": feature_tagging,
     "squad": question_answering,
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -46,13 +45,9 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
     Raises:
         ValueError: an encoder parameter that ``source`` lacks or that has another shape.
     """
-    loaded: Any
-    if hugging_face.is_hugging_face(Path(source)):
-        loaded = hugging_face.read_params(source)
-    else:
-        loaded, _ = read_params(source)
+    loaded = read_all(source)
     found = {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(loaded)}
-    new: list[str] = []
+    new, size = [], len(found)
 
     def choose(key_path: tuple, leaf: jax.Array) -> jax.Array:
         path = path_of(key_path)
@@ -71,8 +66,19 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
 
     params = jax.tree_util.tree_map_with_path(choose, fresh)
     if new or found:
-        print(
-            f"init_from {source}: new: {', '.join(new) or 'none'}; unused: {', '.join(found) or 'none'}",
-            file=sys.stderr,
-        )
+        unused = ", ".join(found) if len(found) < size else "all that is there"
+        print(f"init_from {source}: new: {', '.join(new) or 'none'}; unused: {unused or 'none'}", file=sys.stderr)
     return params
+
+
+def read_encoder(source: str | Path) -> Params:
+    """The encoder's parameters alone (numpy arrays), of a workdir or a Hugging Face directory."""
+    loaded = read_all(source)
+    return {part.rstrip("/"): loaded[part.rstrip("/")] for part in ENCODER}
+
+
+def read_all(source: str | Path) -> Params:
+    """All parameters of ``source``, at our paths."""
+    if hugging_face.is_hugging_face(Path(source)):
+        return hugging_face.read_params(source)
+    return read_params(source)[0]

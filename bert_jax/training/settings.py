@@ -7,6 +7,7 @@ import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
 
 from bert_jax.tasks import TASKS, Task
-from bert_jax.training.init_from import read_model
+from bert_jax.training.init_from import read_encoder, read_model
 from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
 from bert_jax.training.sharding import MeshShape
 
@@ -126,6 +127,8 @@ def read_config(config: Config) -> tuple[TrainSettings, Task]:
     if settings.init_from and "tokenizer" in parameters and not theirs.get("tokenizer"):
         model, theirs["tokenizer"] = read_model(settings.init_from)
         theirs["model"] = dataclasses.asdict(model) | theirs.get("model", {})
+    if settings.init_from and "encoder" in parameters:  # a task on top of what an encoder gives, which it reads itself
+        theirs["encoder"] = partial(read_encoder, settings.init_from)
     missing = [
         key
         for key, parameter in parameters.items()

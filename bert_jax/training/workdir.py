@@ -22,7 +22,7 @@ from bert_jax.training.init_from import MODEL_CONFIG, TOKENIZER
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
-PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from")
+PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
 FIXED = ("task:", "objective:", "optimizer.name:", "model", "labels")
 FREE = tuple(

@@ -1,0 +1,180 @@
+"""Frozen features: the outputs of an encoder's layers for every token, computed once, packed, and kept on disk.
+
+A directory holds ``features.npy`` [tokens, l, d] (``numpy.load(..., mmap_mode="r")`` reads it) in the order of the
+examples' tokens, and ``features.json``, which says whose features they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.data.packing import Examples, Unpacked, packed_batches
+from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.model.bert import Bert
+from bert_jax.model.config import BertConfig
+from bert_jax.tasks.task import Batch, Params
+
+FEATURES, INFO = "features.npy", "features.json"
+FORMAT_VERSION = 1
+DTYPES = ("float32", "float16")
+ENCODER = ("embeddings", "encoder")
+INPUTS = ("input_ids", "segment_ids", "sequence_ids", "position_ids")
+
+
+def absolute_layers(layers: Sequence[int], config: BertConfig) -> tuple[int, ...]:
+    """Layers counted from 0, the output of the embeddings, to l; -1 is the last. ValueError for one that is not."""
+    top = config.num_hidden_layers
+    if bad := [layer for layer in layers if not -top - 1 <= layer <= top]:
+        raise ValueError(f"layer {bad[0]} is not one of 0 (embeddings) to {top}, or {-top - 1} to -1 (the last)")
+    return tuple(layer % (top + 1) for layer in layers)
+
+
+@partial(jax.jit, static_argnames=("config", "layers"))
+def layer_outputs(params: Params, batch: Batch, config: BertConfig, layers: tuple[int, ...]) -> Float[Array, "r t l d"]:
+    """The outputs of ``layers`` (absolute), without dropout, in float32."""
+    states: Any = Bert(config).apply({"params": params}, *(batch[name] for name in INPUTS), all_hidden_states=True)
+    return jnp.stack([states.hidden_states[layer] for layer in layers], axis=2).astype(jnp.float32)
+
+
+def compute(
+    path: Path,
+    examples: Examples,
+    params: Params,
+    config: BertConfig,
+    layers: tuple[int, ...],
+    *,
+    pad_id: int,
+    max_seq_length: int,
+    dtype: str = "float32",
+) -> np.ndarray:
+    """Writes the features of all tokens, whole or not at all, and gives them back [tokens, l, d] as a memory map.
+
+    Args:
+        params: of the encoder; more than it needs does no harm.
+        layers: absolute.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r} is not one of {', '.join(DTYPES)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    shape = (len(examples.ids), len(layers), config.hidden_size)
+    unpacked = Unpacked(examples)
+    stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
+    unpacked.arrays["features"] = stored  # the outputs go straight to the file
+    device = jax.local_devices()[0]
+    frozen = jax.device_put({name: params[name] for name in ENCODER}, device)
+    before = None  # the batch before: the host prepares while the device computes
+    for batch in packed_batches(examples, pad_id=pad_id, max_seq_length=max_seq_length):
+        values = layer_outputs(frozen, jax.device_put({name: batch[name] for name in INPUTS}, device), config, layers)
+        if before is not None:
+            unpacked.add(before[0], {"features": np.asarray(before[1])})
+        before = batch, values
+    if before is not None:
+        unpacked.add(before[0], {"features": np.asarray(before[1])})
+    stored.flush()
+    os.replace(temporary, path)
+    return np.load(path, mmap_mode="r")
+
+
+def stored_features(
+    directory: Path,
+    examples: Examples,
+    encoder: Callable[[], Params],
+    config: BertConfig,
+    tokenizer: Tokenizer,
+    layers: Sequence[int],
+    *,
+    max_seq_length: int,
+    context: str,
+    dtype: str = "float32",
+    wanted: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The features of ``examples`` from ``directory``, computed and written there the first time.
+
+    Args:
+        layers: which are stored. wanted: which are given back, in ascending order and next to each other; all.
+
+    Raises:
+        ValueError: the directory holds features of another encoder or of other data, or not all layers wanted.
+    """
+    params = encoder()
+    info = {
+        "format_version": FORMAT_VERSION,
+        "model": fingerprint({name: params[name] for name in ENCODER}),
+        "tokenizer": tokenizer.fingerprint(),
+        "data": data_fingerprint(examples),
+        "tokens": len(examples.ids),
+        "hidden_size": config.hidden_size,
+        "max_seq_length": max_seq_length,
+        "context": context,
+        "dtype": dtype,
+    }
+    numbers = sorted(set(absolute_layers(layers, config)))
+    asked = sorted(absolute_layers(layers if wanted is None else wanted, config))
+    if missing := set(asked) - set(numbers):
+        raise ValueError(f"stored_layers={tuple(layers)} lacks layer {min(missing)}, which is wanted; add it")
+    if not len(examples):
+        return np.zeros((0, len(asked), config.hidden_size), dtype)
+    if (directory / INFO).is_file():
+        numbers = _check(directory, info, asked)
+        values = np.load(directory / FEATURES, mmap_mode="r")
+    elif jax.process_count() > 1:
+        raise ValueError(f"{directory} holds no features: write them first, on one host (experiments.extract_features)")
+    else:
+        options: dict[str, Any] = {"pad_id": tokenizer.pad_id, "max_seq_length": max_seq_length, "dtype": dtype}
+        values = compute(directory / FEATURES, examples, params, config, tuple(numbers), **options)
+        write_info(directory, info | {"layers": numbers})
+    first = numbers.index(asked[0])
+    if numbers[first : first + len(asked)] != asked:
+        raise ValueError(f"{directory} holds layers {numbers}, not {asked}; {_REMEDY}")
+    return np.asarray(values)[:, first : first + len(asked)]
+
+
+_REMEDY = "give another features_dir, or delete it to write it anew"
+
+
+def _check(directory: Path, info: dict[str, Any], layers: list[int]) -> list[int]:
+    """The layers that are stored. ValueError where they are not the features of ``info``."""
+    found = json.loads((directory / INFO).read_text(encoding="utf-8"))
+    for name, value in info.items():
+        if found.get(name) != value:
+            difference = f"{name}: {found.get(name)!r}, not {value!r}"
+            raise ValueError(f"{directory} holds other features ({difference}); {_REMEDY}")
+    if missing := [layer for layer in layers if layer not in found["layers"]]:
+        raise ValueError(f"{directory} holds layers {found['layers']}, not {missing[0]}; {_REMEDY}")
+    return found["layers"]
+
+
+def write_info(directory: Path, info: dict[str, Any]) -> None:
+    """Last, for a directory without it is not finished."""
+    temporary = directory / f"{INFO}.tmp"
+    temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, directory / INFO)
+
+
+def fingerprint(params: Params) -> str:
+    """SHA-256 of the parameters' paths and values."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        digest.update(f"{jax.tree_util.keystr(path)} {np.shape(leaf)}".encode())
+        digest.update(np.ascontiguousarray(leaf, np.float32).data)
+    return digest.hexdigest()
+
+
+def data_fingerprint(examples: Examples) -> str:
+    """SHA-256 of all token ids, segments and bounds."""
+    digest = hashlib.sha256()
+    for values in (examples.ids, examples.segment_ids, examples.bounds):
+        digest.update(np.ascontiguousarray(values, np.int64).data)
+    return digest.hexdigest()
