@@ -36,7 +36,8 @@ def get_config(choices: str = "version=2.0") -> ConfigDict:
         raise ValueError(f"squad.py has no version={version!r}, stage={stage!r}; take 1.1 or 2.0, squad or triviaqa")
     batch_size, epochs = RECIPES[version]
     config = ConfigDict({"task": "squad", "seed": 0, "data_dir": "", "version": version, "allow_download": True})
-    config.train = config.dev = config_dict.placeholder(str)
+    # Two placeholders: one for both would be one field.
+    config.train, config.dev = config_dict.placeholder(str), config_dict.placeholder(str)
     if stage == "triviaqa":
         config.train = "triviaqa-train.json"
     config.rules = config_dict.placeholder(str)

@@ -28,6 +28,8 @@ from bert_jax.tasks.squad_score import score
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.evaluate import evaluate_workdir, predict_workdir
 from bert_jax.training.metric_log import read_metrics
+from bert_jax.training.settings import plan, read_config
+from configs import squad as squad_recipe
 
 WORDS = [f"w{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(40)]
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "?", "##x"], lowercase=True)
@@ -334,6 +336,26 @@ def test_korean_answers_end_inside_words(tmp_path: Path) -> None:
         assert dataset.scores({"logits": logits}) == pytest.approx({"exact_match": 0.0, "f1": f1})
         logits[4, 1] = 2.0
         assert dataset.scores({"logits": logits}) == {"exact_match": 100.0, "f1": 100.0}
+
+
+@pytest.mark.parametrize("choices", ["version=1.1", "version=2.0", "version=1.1,stage=triviaqa"])
+def test_the_recipe_is_accepted(tmp_path: Path, tokenizer: str, choices: str) -> None:
+    recipe = squad_recipe.get_config(choices)
+    recipe.dev = "mine.json"
+    assert recipe.train == ("triviaqa-train.json" if "triviaqa" in choices else None)  # a field of its own
+    recipe.data_dir, recipe.tokenizer, recipe.model = (
+        str(tmp_path),
+        tokenizer,
+        {**MODEL, "max_position_embeddings": 384},
+    )
+    train_file = "triviaqa-train.json" if "triviaqa" in choices else f"train-v{recipe.version}.json"
+    save(tmp_path / train_file, questions_of(20, impossible=False))
+    settings, task = read_config(recipe)
+    assert (settings.batch_size, settings.max_seq_length) == (48 if "2.0" in choices else 32, 384)
+    assert plan(settings, task)[0].train_steps == 1
+    for wrong in ("version=3", "stage=all", "task=qa"):
+        with pytest.raises(ValueError, match=r"^squad\.py has no"):
+            squad_recipe.get_config(wrong)
 
 
 def test_the_module_is_where_the_scorer_is() -> None:
