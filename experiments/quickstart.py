@@ -2,8 +2,8 @@
 
 The text is what every Python installation carries: the language reference in ``pydoc_data`` (a document a topic) and
 the docstrings of the standard library (a document a module). Learns a vocabulary of 4,096 pieces, builds a corpus,
-pre-trains a small BERT in two stages, evaluates it on documents it never saw and fills masks. Then fine-tunes it to tell
-which module a docstring is from, predicts some, and writes report.html for both.
+pre-trains a small BERT in two stages, evaluates it on documents it never saw and fills masks. Then fine-tunes it to
+tell which module a docstring is from, predicts some, and writes report.html for both.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def fine_tune(workdir: Path) -> None:
     config = quickstart.get_fine_tuning_config()
     config.data_dir, config.init_from = str(data), str(workdir)
     if _STEPS.value is not None:  # a short run is to be short
-        config.train_epochs = min(config.train_epochs, _STEPS.value * config.batch_size / counts[0])
+        config.train_epochs = min(8.0, _STEPS.value * 32 / counts[0])
     result = train(config, workdir / FINE_TUNED)
     share = result["majority_share"]
     say("held out", f"accuracy {result['accuracy']:.1%} (always the most frequent module: {share:.1%})")

@@ -38,7 +38,7 @@ def main() -> None:
     from bert_jax.training.workdir import write_json
 
     workdir = Path(_WORKDIR.value)
-    points = points_of(flags.FLAGS["config"].config_filename)
+    points = points_of(config_flags.get_config_filename(flags.FLAGS["config"]))
     if _LIST.value:
         print("\n".join(name_of(point) for point in points))
         return

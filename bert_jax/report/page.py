@@ -164,7 +164,8 @@ def charts(run: Run) -> Iterator[str]:
         yield chart("Loss", both("loss"), "{:.3f}".format)
     for name in FINE_TUNED:
         if run.curve(f"eval/{name}")[0]:
-            yield chart(EVALUATION[name][0], [("development set", f"eval/{name}")], EVALUATION[name][2])
+            write, axis = EVALUATION[name][2], {"tick": percent} if name == "accuracy" else {}
+            yield chart(EVALUATION[name][0], [("development set", f"eval/{name}")], write, **axis)
             break
     yield chart("Masked-LM loss (nats)", both("mlm_loss"), "{:.3f}".format, levels=baseline)
     yield chart("Masked-LM accuracy", both("mlm_accuracy"), "{:.1%}".format, tick=percent, **from_zero)

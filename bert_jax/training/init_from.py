@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import jax
@@ -66,9 +67,14 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
 
     params = jax.tree_util.tree_map_with_path(choose, fresh)
     if new or found:
-        unused = ", ".join(found) if len(found) < size else "all that is there"
-        print(f"init_from {source}: new: {', '.join(new) or 'none'}; unused: {unused or 'none'}", file=sys.stderr)
+        unused = parts(found) if len(found) < size else "all that is there"
+        print(f"init_from {source}: new: {parts(new) or 'none'}; unused: {unused or 'none'}", file=sys.stderr)
     return params
+
+
+def parts(paths: Iterable[str]) -> str:
+    """The parts of the model that parameters are of: the first names of their paths."""
+    return ", ".join(dict.fromkeys(path.split("/")[0] for path in paths))
 
 
 def read_encoder(source: str | Path) -> Params:
