@@ -1,4 +1,4 @@
-"""BERT (arXiv:1810.04805) for JAX: from raw text to a pre-trained encoder.
+"""BERT (arXiv:1810.04805) for JAX: from raw text to a pre-trained encoder and to every task of the paper.
 
 The names below are the whole public surface. They are imported on first use, so that the data workers, which
 import ``bert_jax.data`` alone, never load JAX.
