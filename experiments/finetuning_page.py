@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,8 @@ def page(results: dict[str, Any]) -> str:
     """The page as Markdown."""
     cases, machine = results["cases"], results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    where = f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB; Python"
+    where += f" {machine['python']}; {versions}."
     seeds = len({run["seed"] for run in cases[0]["runs"]})
     return f"""# Fine-tuning beside PyTorch
 
@@ -144,8 +147,8 @@ has reading and tokenising too, and ours saving a checkpoint. Ratios are the pee
 
 {_hyperparameters(cases)}
 
-Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gb"]} GB; Python {machine["python"]};
-{versions}. Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`.
+{textwrap.fill(where, 118)}
+Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`.
 """
 
 
