@@ -47,6 +47,8 @@ UNLABELLED = "question without answers, not trained on"
 NOT_OWN = -1e9
 # Counts, which are no figures of a run.
 NOT_SHOWN = ("total", "missing")
+# Mistakes that a report shows.
+MISTAKES = 20
 
 
 def squad(
@@ -214,7 +216,22 @@ class _Reader:
                 raise ValueError(f"{path} is a file, but answers are written as several: give a folder as output")
             write_answers(path, answers_of(outputs), figures.get("null_threshold", 0.0))
 
-        return Dataset(examples, score_all, write)
+        def details(outputs: Outputs) -> dict[str, Any]:
+            return {"mistakes": mistakes(questions, answers_of(outputs))} if questions and not unlabelled else {}
+
+        return Dataset(examples, score_all, write, details)
+
+
+def mistakes(questions: list[Question], found: list[Answers]) -> list[dict[str, Any]]:
+    """For a report: the best answers that share no word with any accepted one, the surest first."""
+    wrong = []
+    for question, answers in zip(questions, found, strict=True):
+        accepted = [answer.text for answer in question.answers]
+        words = set(" ".join(accepted).lower().split())
+        if accepted and not words & set(answers.text.lower().split()):
+            row = {"text": question.question, "label": accepted[0], "prediction": answers.text or "no answer"}
+            wrong.append(row | {"probability": answers.candidates[0].probability})
+    return sorted(wrong, key=lambda row: -row["probability"])[:MISTAKES]
 
 
 def window_examples(windows: list[Window]) -> Examples:

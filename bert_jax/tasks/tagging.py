@@ -171,15 +171,19 @@ def build_dataset(
     def tags_of(outputs: Outputs) -> list[list[str]]:
         return decode(data, [outputs["tags"][columns] for columns in places])
 
+    gold = [sentence.tags or () for sentence in sentences]
+    labelled = bool(sentences) and all(sentence.tags is not None for sentence in sentences)
+
     def score_all(outputs: Outputs) -> dict[str, float]:
-        if not sentences or any(sentence.tags is None for sentence in sentences):
-            return {}
-        return tag_scores([sentence.tags or () for sentence in sentences], tags_of(outputs), text.columns.entities)
+        return tag_scores(gold, tags_of(outputs), text.columns.entities) if labelled else {}
 
     def write(outputs: Outputs, path: Path, _figures: Mapping[str, float]) -> None:
         write_columns(path, sentences, tags_of(outputs))
 
-    return Dataset(examples, score_all, write)
+    def details(outputs: Outputs) -> dict[str, Any]:
+        return {"types": type_rows(gold, tags_of(outputs))} if labelled and text.columns.entities else {}
+
+    return Dataset(examples, score_all, write, details)
 
 
 def problems_of(data: TaggedData, sentences: list[TaggedSentence], name: str) -> Problems:
@@ -221,6 +225,14 @@ def tag_scores(gold: list[tuple[str, ...] | tuple[()]], predicted: list[list[str
     found = score(gold, predicted)
     result = {"precision": found.precision, "recall": found.recall, "f1": found.f1, "macro_f1": found.macro_f1}
     return result | {"accuracy": found.accuracy / 100}
+
+
+def type_rows(gold: list[tuple[str, ...] | tuple[()]], predicted: list[list[str]]) -> list[dict[str, Any]]:
+    """For a report: how many entities of each type there are, were found and were right, and the F1."""
+    return [
+        {"type": kind, "there": found.gold, "found": found.predicted, "right": found.correct, "F1": found.f1}
+        for kind, found in score(gold, predicted).types.items()
+    ]
 
 
 def selection_of(text: TaggedText) -> tuple[str, str]:
