@@ -50,7 +50,7 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
     found = {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(loaded)}
     new, size = [], len(found)
 
-    def choose(key_path: tuple, leaf: jax.Array) -> jax.Array:
+    def choose(key_path: tuple, leaf: jax.Array) -> Any:
         path = path_of(key_path)
         value = found.get(path)
         if value is not None and np.shape(value) == leaf.shape:

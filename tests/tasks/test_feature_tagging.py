@@ -15,6 +15,7 @@ from bert_jax.model.config import BertConfig
 from bert_jax.tasks.feature_tagging import FEATURES, feature_tagging
 from bert_jax.training.evaluate import predict_workdir
 from bert_jax.training.settings import read_config
+from bert_jax.training.sharding import MeshShape, make_mesh
 from bert_jax.training.train import train
 
 WORDS = ["anna", "bob", "sees", "hears"]
@@ -52,7 +53,8 @@ def of(data: Path, params: Any, features_dir: Path, **changes: Any) -> Any:
 
 
 def test_features_are_the_layers_of_the_encoder(data: Path, params: Any, tmp_path: Path) -> None:
-    stream = of(data, params, tmp_path / "f").stream(4, 16, 1)
+    with jax.set_mesh(make_mesh(MeshShape())):  # as inside a run on all devices
+        stream = of(data, params, tmp_path / "f").stream(4, 16, 1)
     stored = np.load(tmp_path / "f" / "train" / "features.npy", mmap_mode="r")
     assert stored.shape == (9 + 2 * 4, 4, 8) and stored.dtype == np.float32
     start = 0
