@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from bert_jax.data.packing import Examples, Unpacked, packed_batches
@@ -72,14 +73,20 @@ def compute(
     unpacked = Unpacked(examples)
     stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
     unpacked.arrays["features"] = stored  # the outputs go straight to the file
-    device = jax.local_devices()[0]
-    frozen = jax.device_put({name: params[name] for name in ENCODER}, device)
-    before = None  # the batch before: the host prepares while the device computes
-    for batch in packed_batches(examples, pad_id=pad_id, max_seq_length=max_seq_length):
-        values = layer_outputs(frozen, jax.device_put({name: batch[name] for name in INPUTS}, device), config, layers)
-        if before is not None:
-            unpacked.add(before[0], {"features": np.asarray(before[1])})
-        before = batch, values
+    devices = jax.local_devices()
+    # Rows over all of them, in a mesh of its own: a run's may be of another shape.
+    mesh = jax.make_mesh((len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices)
+    whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    batches = packed_batches(examples, pad_id=pad_id, max_seq_length=max_seq_length, row_multiple=len(devices))
+    before = None  # the batch before: the host prepares while the devices compute
+    with jax.set_mesh(mesh):
+        frozen = jax.device_put({name: params[name] for name in ENCODER}, whole)
+        for batch in batches:
+            inputs = jax.device_put({name: batch[name] for name in INPUTS}, rows)
+            values = layer_outputs(frozen, inputs, config, layers)
+            if before is not None:
+                unpacked.add(before[0], {"features": np.asarray(before[1])})
+            before = batch, values
     if before is not None:
         unpacked.add(before[0], {"features": np.asarray(before[1])})
     stored.flush()
