@@ -212,10 +212,14 @@ class PackedBatches:
 def packed_batches(
     examples: Examples, *, pad_id: int, max_seq_length: int, tokens_a_batch: int = 4096, row_multiple: int = 1
 ) -> Iterator[Batch]:
-    """Every example once, in batches of one shape, for evaluation and prediction; ``example_indices`` tells which."""
+    """Every example once, in batches of one shape, for evaluation and prediction; ``example_indices`` tells which.
+
+    A batch has about ``tokens_a_batch`` for each of ``row_multiple`` devices, and no more rows than are needed.
+    """
     shape = row_shape(examples, max_seq_length)
-    rows = -(-max(1, tokens_a_batch // shape.columns) // row_multiple) * row_multiple
     placement = pack(examples.lengths, *shape)
+    rows = min(max(1, tokens_a_batch // shape.columns) * row_multiple, max(1, placement.num_rows))
+    rows = -(-rows // row_multiple) * row_multiple
     order = np.argsort(placement.rows, kind="stable")
     first_of_row = np.searchsorted(placement.rows[order], np.arange(placement.num_rows + rows))
     for first in range(0, placement.num_rows, rows):

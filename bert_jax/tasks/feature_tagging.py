@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from bert_jax.data.columns import TaggedSentence
+from bert_jax.data.sources import Files
 from bert_jax.model.feature_tagger import FeatureTagger
-from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.tasks.features import DTYPES, absolute_layers, data_fingerprint, stored_features
 from bert_jax.tasks.fine_tuning import checked, fine_tuning_task, open_model
 from bert_jax.tasks.tagging import (
     HEAD,
-    Files,
     build_dataset,
     open_tagged_text,
     read_any,
@@ -99,16 +98,19 @@ def feature_tagging(
     )
 
     def build(name: str, place: str, sentences: list[TaggedSentence], max_seq_length: int) -> Dataset:
-        dataset = build_dataset(text, found, name, sentences, max_seq_length)
+        dataset = build_dataset(text, found, name, sentences, max_seq_length, training=place == "train")
         examples = checked(dataset.examples, config)
         folder = place or f"file-{data_fingerprint(examples)[:12]}"
         values = store(Path(features_dir) / folder, examples, max_seq_length=max_seq_length)
         targets = {**examples.token_targets, "features": (values, 0.0)}
         return replace(dataset, examples=replace(examples, token_targets=targets))
 
-    shared = fine_tuning_task(
+    tagger = FeatureTagger(config, HEAD, len(text.labels), bilstm_size, weighted_sum=summed)
+    return fine_tuning_task(
         name="features",
-        module=BertWithHead(config, HEAD, len(text.labels), True),
+        config=config,
+        init=partial(initial_parameters, tagger, len(layers)),
+        forward=partial(forward, tagger),
         tokenizer=found,
         seed=seed,
         read_split=lambda split, length: build(split, split, text.read(split), length),
@@ -118,8 +120,6 @@ def feature_tagging(
         selection=selection_of(text),
         labels=text.labels,
     )
-    tagger = FeatureTagger(config, HEAD, len(text.labels), bilstm_size, weighted_sum=summed)
-    return replace(shared, init=partial(initial_parameters, tagger, len(layers)), forward=partial(forward, tagger))
 
 
 def initial_parameters(tagger: FeatureTagger, layers: int, key: Key[Array, ""]) -> Params:

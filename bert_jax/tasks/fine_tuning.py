@@ -15,7 +15,7 @@ from jaxtyping import Array, Key
 
 from bert_jax.data.packing import Examples, PackedBatches, packed_batches
 from bert_jax.data.text_files import Problems
-from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.data.tokenizer import Tokenizer, load_tokenizer, unknown_warning
 from bert_jax.model.config import BertConfig
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.tasks.task import Batch, Dataset, Evaluation, Figures, Params, Stream, Task
@@ -36,7 +36,7 @@ def open_model(model: dict[str, Any], tokenizer: str) -> tuple[BertConfig, Token
         )
     found = load_tokenizer(tokenizer)
     config = BertConfig.from_dict({"vocab_size": found.vocab_size} | model)
-    if config.vocab_size != found.vocab_size:
+    if config.vocab_size < found.vocab_size:  # some publish tables with rows to spare
         raise ValueError(
             f"model.vocab_size={config.vocab_size} but the tokenizer {tokenizer} has {found.vocab_size} pieces; give"
             " the tokenizer that the model was trained with"
@@ -47,7 +47,9 @@ def open_model(model: dict[str, Any], tokenizer: str) -> tuple[BertConfig, Token
 def fine_tuning_task(
     *,
     name: str,
-    module: BertWithHead,
+    config: BertConfig,
+    init: Callable[[Key[Array, ""]], Params],
+    forward: Callable[[Params, Batch, Key[Array, ""] | None], Array],
     tokenizer: Tokenizer,
     seed: int,
     read_split: ReadSplit,
@@ -61,15 +63,25 @@ def fine_tuning_task(
     """The ``Task`` of a data set that is read into memory and packed.
 
     Args:
+        config: of the encoder. init, forward: see ``Task``; of an encoder with a head, ``of_head`` gives all three.
         read_split: (split, max_seq_length) -> the data set; read once.
         figures, outputs: of the logits and the batch, see ``Task``; the figure "loss" is the objective.
     """
-    read = cache(read_split)
-    trained = cache(lambda max_seq_length: checked(read("train", max_seq_length).examples, module.config))
+
+    def fitting(name: str, dataset: Dataset) -> Dataset:
+        examples = checked(dataset.examples, config)
+        warning = unknown_warning(int((examples.ids == tokenizer.unk_id).sum()), len(examples.ids))
+        if warning and jax.process_index() == 0:
+            print(f"{name}: {warning}", file=sys.stderr)
+        return dataset
+
+    @cache
+    def read(split: str, max_seq_length: int) -> Dataset:
+        return fitting(split, read_split(split, max_seq_length))
 
     def stream(batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
         return PackedBatches(
-            trained(max_seq_length),
+            read("train", max_seq_length).examples,
             pad_id=tokenizer.pad_id,
             seed=seed,
             batch_size=batch_size,
@@ -78,31 +90,24 @@ def fine_tuning_task(
         )
 
     def evaluation(split: str, _batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
-        dataset = read(split, max_seq_length)
-        checked(dataset.examples, module.config)
-        return whole_pass(dataset, tokenizer, max_seq_length, row_multiple)
-
-    def read_checked(path: Path, max_seq_length: int) -> Dataset:
-        dataset = read_file(path, max_seq_length)
-        checked(dataset.examples, module.config)
-        return dataset
+        return whole_pass(read(split, max_seq_length), tokenizer, max_seq_length, row_multiple)
 
     return Task(
         name=name,
-        model=module.config,
+        model=config,
         tokenizer=tokenizer,
-        init=partial(initial_parameters, module),
+        init=init,
         stream=stream,
         evaluation=evaluation,
         prepare=lambda key, batch: batch,
-        forward=partial(forward, module),
+        forward=forward,
         figures=figures,
         outputs=outputs,
         objective=("loss",),
         summary=lambda means: means,
         selection=selection,
         eval_split=eval_split,
-        read_file=read_checked,
+        read_file=lambda path, max_seq_length: fitting(path.name, read_file(path, max_seq_length)),
         labels=labels,
     )
 
@@ -113,6 +118,15 @@ def whole_pass(dataset: Dataset, tokenizer: Tokenizer, max_seq_length: int, row_
         dataset.examples, pad_id=tokenizer.pad_id, max_seq_length=max_seq_length, row_multiple=row_multiple
     )
     return Evaluation(batches, dataset)
+
+
+def of_head(module: BertWithHead) -> dict[str, Any]:
+    """The model's part of a task: ``config``, ``init`` and ``forward``."""
+    return {
+        "config": module.config,
+        "init": partial(initial_parameters, module),
+        "forward": partial(forward, module),
+    }
 
 
 def initial_parameters(module: BertWithHead, key: Key[Array, ""]) -> Params:

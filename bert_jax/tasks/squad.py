@@ -24,7 +24,7 @@ from bert_jax.data.squad_tfds import read_squad_tfds
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
+from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.squad_answers import (
     Answers,
@@ -107,9 +107,10 @@ def squad(
         problems = Problems()
         return reader.dataset(path.name, read_questions(path, problems), path, max_seq_length, problems)
 
+    module = BertWithHead(config, "qa_head", 2, True, False, bilstm_size=bilstm_size, concatenated=concatenated)
     return fine_tuning_task(
         name="squad",
-        module=BertWithHead(config, "qa_head", 2, True, False, bilstm_size=bilstm_size, concatenated=concatenated),
+        **of_head(module),
         tokenizer=found,
         seed=seed,
         read_split=read_split,

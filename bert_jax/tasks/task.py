@@ -42,17 +42,20 @@ class Dataset:
     """A split of a task, or a file to predict: its examples, and what becomes of a model's outputs for them.
 
     Attributes:
-        examples: in the order of the source; those that cannot be trained on have weight 0 only in training.
-        scores: outputs -> figures of the whole set (F1 is no mean over examples); {} where labels are missing.
+        examples: in the order of the source, in windows where that is too long.
+        scores: outputs -> figures of the whole set (F1 is no mean over examples); {} where labels are missing, which
+            then have placeholders in the examples.
         write: (outputs, path, figures of the checkpoint) writes the predictions in the task's own form.
         details: what a report shows beside the figures, as JSON values: ``confusion_matrix`` {labels, counts},
             ``mistakes`` [{text, label, prediction, probability}], ``types`` [{type, ...}]; each if there is one.
+        num_items: what ``write`` writes one prediction each for (questions, not windows); None: the examples.
     """
 
     examples: Examples
     scores: Callable[[Outputs], dict[str, float]]
     write: Callable[[Outputs, Path, Mapping[str, float]], None]
     details: Callable[[Outputs], dict[str, Any]] = lambda outputs: {}
+    num_items: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_jax.data.batches import rows_of
 from bert_jax.data.packing import Unpacked
 from bert_jax.tasks.fine_tuning import whole_pass
 from bert_jax.tasks.task import Evaluation, Figures, Outputs, Params, Task
 from bert_jax.training.checkpoint import best_step, read_params
-from bert_jax.training.settings import plan
-from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_batch, row_devices
+from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_whole_batch, row_devices
 from bert_jax.training.step import Means, eval_step
 from bert_jax.training.workdir import read_workdir
 
@@ -41,7 +39,10 @@ def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) ->
             return {}, {}
         if evaluation.dataset is None:
             return task.summary(means), {}
-        return task.summary(means) | evaluation.dataset.scores(outputs), evaluation.dataset.details(outputs)
+        scores = evaluation.dataset.scores(outputs)
+        if not scores:  # without labels the means are of placeholders
+            return {}, {}
+        return task.summary(means) | scores, evaluation.dataset.details(outputs)
 
     return evaluate
 
@@ -72,9 +73,7 @@ def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> 
 
         running = None  # the batch before: the host prepares while the device computes
         for index, batch in enumerate(evaluation.batches):
-            rows = rows_of(len(batch["input_ids"]), jax.process_index(), jax.process_count())
-            device_batch = put_batch({name: value[rows] for name, value in batch.items()}, mesh)
-            results = compiled(params, jax.random.fold_in(key, index), device_batch)
+            results = compiled(params, jax.random.fold_in(key, index), put_whole_batch(batch, mesh))
             if running is not None:
                 collect(*running)
             running = batch, results
@@ -93,22 +92,22 @@ def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: boo
         ValueError: a split that the task does not have, or one without examples.
     """
     settings, task = read_workdir(workdir)
-    last = plan(settings, task)[-1]
+    last = settings.phases[-1] if settings.phases else settings
     params, _ = read_params(workdir, best_step(workdir, task.selection) if best else None)
     mesh, params, shardings = on_all_devices(params)
     with jax.set_mesh(mesh):
         evaluate = make_evaluate(task, mesh, shardings, settings.seed)
         result, _ = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
     if not result:
-        raise ValueError(f"split {split or task.eval_split!r} holds no example; give one that does")
+        raise ValueError(f"split {split or task.eval_split!r} holds no labelled example; give one that does")
     return result
 
 
 def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path, *, best: bool = False) -> int:
-    """Writes the predictions for a file, or for a split of the task, in the task's own form; how many examples.
+    """Writes the predictions for a file, or for a split of the task, in the task's own form; how many predictions.
 
     Raises:
-        FileNotFoundError: no run in ``workdir``, or neither a file nor a split called ``source``.
+        FileNotFoundError: no run in ``workdir``, or no file ``source``.
         ValueError: a task without predictions (pre-training), or a file that does not fit it.
     """
     settings, task = read_workdir(workdir)
@@ -117,18 +116,22 @@ def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path,
     step = best_step(workdir, task.selection) if best else None
     params, meta = read_params(workdir, step)
     mesh, params, shardings = on_all_devices(params)
-    length, rows = settings.max_seq_length, row_devices(mesh)
-    if Path(source).exists():
+    last = settings.phases[-1] if settings.phases else settings
+    length, rows = last.max_seq_length, row_devices(mesh)
+    if Path(source).is_file():
         evaluation = whole_pass(task.read_file(Path(source), length), task.tokenizer, length, rows)
+    elif Path(source).suffix or len(Path(source).parts) > 1:
+        raise FileNotFoundError(f"no file {source}; give a file or the name of a split as input")
     else:
-        evaluation = task.evaluation(str(source), settings.batch_size, length, rows)
-    if evaluation.dataset is None:
-        raise FileNotFoundError(f"no file {source}; give a file or a split of the task as input")
+        evaluation = task.evaluation(str(source), last.batch_size, length, rows)
+    if evaluation.dataset is None or not len(evaluation.dataset.examples):
+        raise ValueError(f"{source} holds nothing to predict; give a file or a split that does")
     with jax.set_mesh(mesh):
         _, outputs = make_forward(task, mesh, shardings, settings.seed)(params, evaluation)
     if jax.process_index() == 0:
         evaluation.dataset.write(outputs, Path(output), meta["figures"])
-    return len(evaluation.dataset.examples)
+    items = evaluation.dataset.num_items
+    return len(evaluation.dataset.examples) if items is None else items
 
 
 def on_all_devices(params: Params) -> tuple[Mesh, Params, Params]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,9 +17,16 @@ from bert_jax.tasks.task import Params
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.rules import path_of
 
-MODEL_CONFIG, TOKENIZER = "bert_config.json", "tokenizer"
+CONFIG, MODEL_CONFIG, TOKENIZER = "config.json", "bert_config.json", "tokenizer"
 # Without these it would not be the earlier run's encoder; heads may be new.
 ENCODER = ("embeddings/", "encoder/")
+# Heads whose outputs mean one class each.
+OF_LABELS = ("classifier/", "tagging_head/")
+
+
+def is_model(directory: str | Path) -> bool:
+    """Whether a run has begun in this workdir."""
+    return (Path(directory) / MODEL_CONFIG).is_file() and (Path(directory) / TOKENIZER).is_dir()
 
 
 def read_model(source: str | Path) -> tuple[BertConfig, str]:
@@ -27,7 +36,7 @@ def read_model(source: str | Path) -> tuple[BertConfig, str]:
         FileNotFoundError: it is neither.
     """
     directory = Path(source)
-    if (directory / MODEL_CONFIG).is_file() and (directory / TOKENIZER).is_dir():
+    if is_model(directory):
         return BertConfig.from_json(directory / MODEL_CONFIG), str(directory / TOKENIZER)
     if hugging_face.is_hugging_face(directory):
         return hugging_face.read_config(directory), str(directory)
@@ -37,11 +46,11 @@ def read_model(source: str | Path) -> tuple[BertConfig, str]:
     )
 
 
-def load_initial(source: str | Path, fresh: Params) -> Params:
+def load_initial(source: str | Path, fresh: Params, labels: Sequence[str] | None = None) -> Params:
     """``fresh`` with every parameter that ``source`` has under the same path; as the original, no optimizer state.
 
-    A head of another shape (another number of classes) stays fresh. What is new or left over is named on standard
-    error.
+    A head of another shape stays fresh, and so does one of other classes than ``labels``, or of the same in another
+    order. What is new or left over is named on standard error.
 
     Raises:
         ValueError: an encoder parameter that ``source`` lacks or that has another shape.
@@ -49,11 +58,12 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
     loaded = read_all(source)
     found = {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(loaded)}
     new, size = [], len(found)
+    same_labels = read_labels(source) == (None if labels is None else tuple(labels))
 
     def choose(key_path: tuple, leaf: jax.Array) -> Any:
         path = path_of(key_path)
         value = found.get(path)
-        if value is not None and np.shape(value) == leaf.shape:
+        if value is not None and np.shape(value) == leaf.shape and (same_labels or not path.startswith(OF_LABELS)):
             return found.pop(path)
         if path.startswith(ENCODER):
             if value is None:
@@ -75,6 +85,13 @@ def load_initial(source: str | Path, fresh: Params) -> Params:
 def parts(paths: Iterable[str]) -> str:
     """The parts of the model that parameters are of: the first names of their paths."""
     return ", ".join(dict.fromkeys(path.split("/")[0] for path in paths))
+
+
+def read_labels(source: str | Path) -> tuple[str, ...] | None:
+    """The names of the classes that a run was trained on, if it has any."""
+    config = Path(source) / CONFIG
+    labels = json.loads(config.read_text()).get("labels") if config.is_file() else None
+    return None if labels is None else tuple(labels)
 
 
 def read_encoder(source: str | Path) -> Params:

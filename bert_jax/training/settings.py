@@ -8,14 +8,17 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
 
+from bert_jax.data.tokenizer import load_tokenizer
+from bert_jax.model.config import BertConfig
 from bert_jax.tasks import TASKS, Task
-from bert_jax.training.init_from import read_encoder, read_model
+from bert_jax.training.init_from import is_model, read_encoder, read_model
 from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
 from bert_jax.training.sharding import MeshShape
 
@@ -101,8 +104,11 @@ class TrainSettings:
             raise ValueError("give warmup_steps or warmup_ratio, not both")
 
 
-def read_config(config: Config) -> tuple[TrainSettings, Task]:
+def read_config(config: Config, workdir: str | Path | None = None) -> tuple[TrainSettings, Task]:
     """Splits a config: its own fields to ``TrainSettings``, every other field to the task.
+
+    A task that fine-tunes takes model and tokenizer from ``workdir``, where a run has begun in it, else from
+    ``init_from``; what ``config.model`` says comes on top.
 
     Raises:
         ValueError: a field that neither knows, a missing one, or a value that does not fit.
@@ -124,9 +130,8 @@ def read_config(config: Config) -> tuple[TrainSettings, Task]:
         raise ValueError(f"config.phases={phases!r} must be a list of fields of Phase, one dict a phase")
     ours["phases"] = tuple(_record(Phase, defaults | phase, "a phase") for phase in phases)
     settings = _record(TrainSettings, ours, "config")
-    if settings.init_from and "tokenizer" in parameters and not theirs.get("tokenizer"):
-        model, theirs["tokenizer"] = read_model(settings.init_from)
-        theirs["model"] = dataclasses.asdict(model) | theirs.get("model", {})
+    if "tokenizer" in parameters:
+        theirs |= model_and_tokenizer(settings, theirs, workdir)
     if settings.init_from and "encoder" in parameters:  # a task on top of what an encoder gives, which it reads itself
         theirs["encoder"] = partial(read_encoder, settings.init_from)
     missing = [
@@ -137,6 +142,41 @@ def read_config(config: Config) -> tuple[TrainSettings, Task]:
     if missing:
         raise ValueError(f"config.{missing[0]} is missing; task {name!r} needs it")
     return settings, TASKS[name](seed=settings.seed, **theirs)
+
+
+def model_and_tokenizer(
+    settings: TrainSettings, given: Mapping[str, Any], workdir: str | Path | None
+) -> dict[str, Any]:
+    """``model`` and ``tokenizer`` of a task that fine-tunes.
+
+    Raises:
+        FileNotFoundError: ``init_from`` is no model.
+        ValueError: two encoders side by side that are not left-to-right and right-to-left with one vocabulary.
+    """
+    model = {name: value for name, value in (given.get("model") or {}).items() if value is not None}
+    source = workdir if workdir is not None and is_model(workdir) else settings.init_from
+    if bool(given.get("concatenated")) != bool(settings.right_to_left_from) and settings.init_from:
+        raise ValueError(
+            "concatenated=True and right_to_left_from belong together: a right-to-left run beside init_from"
+        )
+    if source is None:
+        return {"model": model, "tokenizer": given.get("tokenizer") or ""}
+    config, tokenizer = read_model(source)
+    if settings.right_to_left_from and source == settings.init_from:
+        check_sides((config, tokenizer), read_model(settings.right_to_left_from))
+    return {"model": dataclasses.asdict(config) | model, "tokenizer": given.get("tokenizer") or tokenizer}
+
+
+def check_sides(left: tuple[BertConfig, str], right: tuple[BertConfig, str]) -> None:
+    """Refuses two encoders that cannot stand side by side."""
+    directions = left[0].attention_direction, right[0].attention_direction
+    if directions != ("left_to_right", "right_to_left"):
+        raise ValueError(
+            f"init_from is {directions[0]} and right_to_left_from {directions[1]}; give a left_to_right run and a"
+            " right_to_left one (objective=ltr and objective=rtl)"
+        )
+    if load_tokenizer(left[1]).fingerprint() != load_tokenizer(right[1]).fingerprint():
+        raise ValueError("init_from and right_to_left_from have different tokenizers; train both with one")
 
 
 def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:

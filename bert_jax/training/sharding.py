@@ -84,6 +84,14 @@ def row_devices(mesh: Mesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
+def put_whole_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """A batch that every process has whole, as global arrays whose rows keep their order on any mesh."""
+    sharding = batch_sharding(mesh)
+    return {
+        name: jax.make_array_from_callback(value.shape, sharding, value.__getitem__) for name, value in batch.items()
+    }
+
+
 def put_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
     """This process's rows, an equal part of all, as global arrays."""
     sharding = batch_sharding(mesh)

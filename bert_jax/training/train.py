@@ -41,7 +41,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
         FloatingPointError: the loss is not finite.
         SystemExit: after SIGTERM or SIGINT, once everything is saved; the code is 128 + the signal's number.
     """
-    settings, task = read_config(config)
+    settings, task = read_config(config, workdir)
     phases = plan(settings, task)
     total = sum(phase.train_steps for phase in phases)
     mesh = make_mesh(settings.mesh)
@@ -114,19 +114,19 @@ def begin(
     else:
         state = jax.jit(fresh, out_shardings=shardings)()
         if settings.init_from:
-            state = state.replace(params=jax.device_put(initial_params(settings, state.params), shardings.params))
+            state = state.replace(params=jax.device_put(initial_params(settings, state.params, task), shardings.params))
     return state, step_function, shardings
 
 
-def initial_params(settings: TrainSettings, fresh: Params) -> Params:
+def initial_params(settings: TrainSettings, fresh: Params, task: Task) -> Params:
     """The parameters of ``init_from`` where it has them; the second encoder's of ``right_to_left_from``."""
     assert settings.init_from
     second = fresh.get("right_to_left")
-    params = load_initial(settings.init_from, {k: v for k, v in fresh.items() if k != "right_to_left"})
+    rest = {name: part for name, part in fresh.items() if name != "right_to_left"}
+    params = load_initial(settings.init_from, rest, task.labels)
     if second is None:
         return params
-    if not settings.right_to_left_from:
-        raise ValueError("concatenated=True needs right_to_left_from beside init_from: a right-to-left run")
+    assert settings.right_to_left_from  # read_config has seen to it
     return params | {"right_to_left": load_initial(settings.right_to_left_from, second)}
 
 

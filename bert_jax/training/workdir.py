@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 import os
 import platform
@@ -16,12 +14,11 @@ from typing import Any
 import jax
 
 from bert_jax.data.tokenizer import load_tokenizer
-from bert_jax.model.config import BertConfig
-from bert_jax.tasks import TASKS, Task
-from bert_jax.training.init_from import MODEL_CONFIG, TOKENIZER
+from bert_jax.tasks import Task
+from bert_jax.training.init_from import CONFIG, MODEL_CONFIG, TOKENIZER
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 
-CONFIG, ENVIRONMENT = "config.json", "environment.json"
+ENVIRONMENT = "environment.json"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
 FIXED = ("task:", "objective:", "optimizer.name:", "model", "labels")
@@ -82,10 +79,7 @@ def read_workdir(workdir: str | Path) -> tuple[TrainSettings, Task]:
     if not (directory / CONFIG).is_file():
         raise FileNotFoundError(f"{workdir} holds no {CONFIG}; give the --workdir of a training run")
     config = json.loads((directory / CONFIG).read_text())
-    if "tokenizer" in inspect.signature(TASKS[config["task"]]).parameters:
-        config["tokenizer"] = str(directory / TOKENIZER)
-        config["model"] = dataclasses.asdict(BertConfig.from_json(directory / MODEL_CONFIG))
-    return read_config(config)
+    return read_config(config | ({"tokenizer": None} if "tokenizer" in config else {}), directory)
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

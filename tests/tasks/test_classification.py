@@ -159,6 +159,8 @@ def test_learns_and_predicts_from_the_workdir_alone(folder: Path, tmp_path: Path
     assert json.loads((tmp_path / "run/config.json").read_text())["labels"] == ["other", "same"]
     with pytest.raises(FileNotFoundError, match=r"train\.csv"):
         evaluate_workdir(tmp_path / "run", "train")
+    with pytest.raises(FileNotFoundError, match=r"no file nowhere\.csv; give a file or the name of a split"):
+        predict_workdir(tmp_path / "run", "nowhere.csv", tmp_path / "out.tsv")
 
 
 @pytest.mark.end_to_end
@@ -186,8 +188,10 @@ def test_two_encoders_side_by_side_begin_with_those_given(folder: Path, tmp_path
         train(config(folder, train_steps=1, model=MODEL | {"attention_direction": direction}), tmp_path / name)
     given = config(folder, concatenated=True, model={}, init_from=str(tmp_path / "ltr"), train_steps=1)
     del given["tokenizer"]
-    with pytest.raises(ValueError, match="needs right_to_left_from"):
+    with pytest.raises(ValueError, match="concatenated=True and right_to_left_from belong together"):
         train(given, tmp_path / "both")
+    with pytest.raises(ValueError, match="init_from is left_to_right and right_to_left_from left_to_right"):
+        train(given | {"right_to_left_from": str(tmp_path / "ltr")}, tmp_path / "both")
     frozen = {"learning_rate": 0.0}
     train(given | {"right_to_left_from": str(tmp_path / "rtl"), "optimizer": frozen}, tmp_path / "both")
     params, ltr, rtl = (read_params(tmp_path / name)[0] for name in ("both", "ltr", "rtl"))
