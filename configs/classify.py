@@ -19,20 +19,18 @@ Choices after the colon: kind= (classes, regression). Files are TSV, CSV or JSON
 ``data_dir``. Without ``data.dev`` nothing is evaluated. ``data.header=False``: columns are numbers from 0. ``labels``
 fixes the classes and their order. A long text is cut, and counted, or with ``doc_stride=64`` read in windows.
 
-The paper's settings: batch 32, 3 epochs, a learning rate of 5e-5 to 2e-5. On a few hundred rows take more epochs and
-``optimizer.bias_correction=True``. 10,000 sentences take BASE about two minutes on one accelerator.
+The paper's settings: batch 32, 3 epochs, a learning rate of 5e-5 to 2e-5 (``experiments.sweep`` tries them). On a few
+hundred rows take more epochs and ``optimizer.bias_correction=True``; on accelerators ``model.dtype=bfloat16``. 10,000
+sentences take BASE about two minutes on one.
 """
 
 from ml_collections import ConfigDict, config_dict
 
+from configs import shared
 
-def get_config(choices: str = "kind=classes") -> ConfigDict:
-    chosen = {key: value for key, _, value in (choice.partition("=") for choice in choices.split(",")) if key}
-    if unknown := chosen.keys() - {"kind"}:
-        raise ValueError(f"classify.py has no choice {min(unknown)!r}; it has kind")
-    kind = chosen.get("kind", "classes")
-    if kind not in ("classes", "regression"):
-        raise ValueError(f"kind={kind!r} is unknown; take classes or regression")
+
+def get_config(choices: str = "") -> ConfigDict:
+    kind = shared.choose("classify.py", choices, {"kind": ("classes", "regression")})["kind"]
     config = ConfigDict(
         {"task": "classification", "seed": 0, "data_dir": ".", "labels": config_dict.placeholder(tuple)}
     )
@@ -40,10 +38,15 @@ def get_config(choices: str = "kind=classes") -> ConfigDict:
     config.data.update({name: config_dict.placeholder(str) for name in ("train", "dev", "test")})
     config.data.update({name: config_dict.placeholder(str) for name in ("text_a", "text_b", "row_id")})
     config.update({"init_from": config_dict.placeholder(str), "right_to_left_from": config_dict.placeholder(str)})
-    config.model = {"dtype": "float32"}
+    config.model = shared.encoder()
     config.update({"batch_size": 32, "max_seq_length": 128, "train_epochs": 3.0, "warmup_ratio": 0.1})
     config.optimizer = {"learning_rate": 2e-5, "weight_decay": 0.01, "bias_correction": False}
     config.update({"doc_stride": config_dict.placeholder(int), "bilstm_size": 0, "concatenated": False})
     config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 1})
     config.update({"log_every_steps": 50, "eval_every_steps": 500, "checkpoint_every_steps": 500})
     return config
+
+
+def sweep(add) -> None:
+    """The paper's grid (appendix A.3), three seeds of each."""
+    shared.grid(add)

@@ -24,16 +24,16 @@ Published for encoders of BASE's size: KoBERT NSMC 89.6, KorNLI 79.6, KorSTS 81.
 
 from ml_collections import ConfigDict
 
-from configs import glue, ner, pretrain, squad, swag
+from configs import glue, ner, pretrain, shared, squad, swag
 
-CLASSIFICATION = ("kornli", "klue_nli", "nsmc", "korsts", "klue_sts", "kobest_boolq", "kobest_wic", "kobest_sentineg")
+CLASSIFICATION = ("nsmc", "kornli", "klue_nli", "korsts", "klue_sts", "kobest_boolq", "kobest_wic", "kobest_sentineg")
 CHOICE = ("kobest_copa", "kobest_hellaswag")
 
 
-def get_config(choices: str = "task=nsmc") -> ConfigDict:
-    chosen = {"task": "nsmc"} | {k: v for k, _, v in (choice.partition("=") for choice in choices.split(",")) if k}
-    if unknown := chosen.keys() - {"task", "size"}:
-        raise ValueError(f"korean.py has no choice {min(unknown)!r}; it has task, size")
+def get_config(choices: str = "") -> ConfigDict:
+    chosen = shared.choose(
+        "korean.py", choices, {"task": (*CLASSIFICATION, *CHOICE, "korquad", "klue_ner"), "size": ""}
+    )
     task = chosen["task"]
     if task in CLASSIFICATION:
         config = glue.get_config()
@@ -42,17 +42,19 @@ def get_config(choices: str = "task=nsmc") -> ConfigDict:
     elif task == "korquad":
         config = squad.get_config("version=1.1")
         config.update({"train": "KorQuAD_v1.0_train.json", "dev": "KorQuAD_v1.0_dev.json", "rules": "korquad"})
-    elif task == "klue_ner":
-        config = ner.get_config("data=klue_ner")
     else:
-        raise ValueError(
-            f"task={task!r} is unknown; take {', '.join((*CLASSIFICATION, *CHOICE, 'korquad', 'klue_ner'))}"
-        )
+        config = ner.get_config("data=klue_ner")
     if task in CLASSIFICATION + CHOICE:
         config.data = ConfigDict({"source": "korean", "name": task})
-    try:
-        config.model = pretrain.model(chosen["size"]) if "size" in chosen else {}
-    except ValueError:
-        raise ValueError(f"size={chosen['size']!r} is malformed; see configs/pretrain.py") from None
-    config.update({"data_dir": ".", "tokenizer": "", "model": {"dtype": "float32"}})
+    if chosen["size"]:
+        try:
+            config.update({"model": pretrain.model(chosen["size"]).to_dict() | {"dtype": "float32"}})
+        except ValueError:
+            raise ValueError(f"size={chosen['size']!r} is malformed; see configs/pretrain.py") from None
+    config.update({"data_dir": ".", "tokenizer": ""})
     return config
+
+
+def sweep(add) -> None:
+    """The paper's grid (appendix A.3), three seeds of each."""
+    shared.grid(add)

@@ -6,14 +6,16 @@ Choices after the colon: size= (base, large, tiny, mini, small, medium, L4_H256,
 objective= (mlm_nsp, mlm_sop, mlm, ltr, rtl), masking= (80-10-10, 100-0-0, 80-0-20, 80-20-0, 0-20-80, 0-0-100: the rows
 of Table 8, mask-same-random; whole_word; ngram), optimizer= (adamw, lamb).
 
-BASE as published: 1,000,000 steps of 256 sequences, 90 % of them of 128 tokens; 4 days on 16 TPU v2 chips. Expected:
-held-out masked-LM perplexity 3.99 (Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23. optimizer=lamb
-is NVIDIA's schedule for LARGE: 7,038 steps of 65,536 x 128, then 1,563 steps of 32,768 x 512.
+BASE: 1,000,000 steps of 256 sequences, 90 % of 128 tokens; 4 days on 16 TPU v2 chips; held-out masked-LM perplexity
+3.99 (Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23; optimizer=lamb: NVIDIA's two phases.
 """
 
 from ml_collections import ConfigDict, config_dict
 
-CHOICES = {"size": "base", "seq": "two_phase", "objective": "mlm_nsp", "masking": "80-10-10", "optimizer": "adamw"}
+from configs import shared
+
+CHOICES = {"size": "base", "seq": "two_phase", "objective": ("mlm_nsp", "mlm_sop", "mlm", "ltr", "rtl")}
+CHOICES |= {"masking": "80-10-10", "optimizer": ("adamw", "lamb")}
 NAMED = dict(tiny="L2_H128", mini="L4_H256", small="L4_H512", medium="L8_H512", base="L12_H768", large="L24_H1024")
 TWO_PHASES = ({"train_steps": 900_000}, {"train_steps": 100_000, "max_seq_length": 512})
 LAMB_PHASES = (
@@ -23,9 +25,7 @@ LAMB_PHASES = (
 
 
 def get_config(choices: str = "") -> ConfigDict:
-    chosen = CHOICES | {key: value for key, _, value in (c.partition("=") for c in choices.split(",")) if key}
-    if unknown := chosen.keys() - CHOICES:
-        raise ValueError(f"pretrain.py has no choice {min(unknown)!r}; it has {', '.join(CHOICES)}")
+    chosen = shared.choose("pretrain.py", choices, CHOICES)
     lamb, two_phase = chosen["optimizer"] == "lamb", chosen["seq"] == "two_phase"
     config = ConfigDict({"task": "pretraining", "seed": 0, "corpus": "", "objective": chosen["objective"]})
     try:
@@ -40,8 +40,8 @@ def get_config(choices: str = "") -> ConfigDict:
     config.phases = LAMB_PHASES if lamb else TWO_PHASES if two_phase else ()
     config.train_steps = config_dict.placeholder(int) if config.phases else 1_000_000
     config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 2})
-    config.update({"init_from": config_dict.placeholder(str), "eval_examples": 10_000, "log_every_steps": 100})
-    config.update({"eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
+    config.update({"init_from": config_dict.placeholder(str), "eval_examples": 10_000})
+    config.update({"log_every_steps": 100, "eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
     return config
 
 

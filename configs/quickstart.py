@@ -14,11 +14,7 @@ from ml_collections import ConfigDict
 
 
 def get_config() -> ConfigDict:
-    config = ConfigDict()
-    config.task = "pretraining"
-    config.seed = 0
-    config.corpus = ""
-    config.objective = "mlm_nsp"
+    config = ConfigDict({"task": "pretraining", "seed": 0, "corpus": "", "objective": "mlm_nsp"})
     # Twice the predictions for the same text (Wettig et al., arXiv:2202.08005).
     config.masking = ConfigDict({"rate": 0.3})
     config.model = ConfigDict(
@@ -38,13 +34,9 @@ def get_config() -> ConfigDict:
     config.optimizer = ConfigDict(
         {"learning_rate": 3e-3, "weight_decay": 0.01, "b2": 0.98, "eps": 1e-8, "bias_correction": True}
     )
-    config.warmup_ratio = 0.05
-    config.batch_size = 32
-    config.max_seq_length = 64
+    config.update({"batch_size": 32, "max_seq_length": 64, "warmup_ratio": 0.05})
     config.phases = phases(1360)
-    config.log_every_steps = 20
-    config.eval_every_steps = 200
-    config.checkpoint_every_steps = 600
+    config.update({"log_every_steps": 20, "eval_every_steps": 200, "checkpoint_every_steps": 600})
     config.eval_examples = 512
     return config
 

@@ -11,26 +11,28 @@ HellaSwag's hellaswag_train.jsonl and hellaswag_val.jsonl; ``data.train``, ``dat
 The paper's protocol: 3 epochs, learning rate 2e-5, batch 16. Each ending is sentence B to the context as sentence A;
 ``start=ending`` puts the started phrase in front of the endings, as PyTorch's port does (the paper does not say).
 SWAG dev accuracy: BASE 81.6, LARGE 86.6 (test 86.3). 13,800 steps of 64 sequences: about two hours for LARGE on one
-accelerator.
+accelerator (``model.dtype=bfloat16``).
 """
 
 from ml_collections import ConfigDict, config_dict
 
+from configs import shared
 
-def get_config(choices: str = "data=swag") -> ConfigDict:
-    chosen = {key: value for key, _, value in (choice.partition("=") for choice in choices.split(",")) if key}
-    if unknown := chosen.keys() - {"data"}:
-        raise ValueError(f"swag.py has no choice {min(unknown)!r}; it has data")
-    source = chosen.get("data", "swag")
-    if source not in ("swag", "hellaswag"):
-        raise ValueError(f"data={source!r} is unknown; take swag or hellaswag")
+
+def get_config(choices: str = "") -> ConfigDict:
+    source = shared.choose("swag.py", choices, {"data": ("swag", "hellaswag")})["data"]
     config = ConfigDict({"task": "choice", "seed": 0, "data_dir": ".", "start": "context"})
     config.data = {"source": source, **{split: config_dict.placeholder(str) for split in ("train", "dev", "test")}}
     config.update({"init_from": config_dict.placeholder(str), "right_to_left_from": config_dict.placeholder(str)})
-    config.model = {"dtype": "float32"}
+    config.model = shared.encoder()
     config.update({"batch_size": 16, "max_seq_length": 128, "train_epochs": 3.0, "warmup_ratio": 0.1})
     config.optimizer = {"learning_rate": 2e-5, "weight_decay": 0.01, "bias_correction": False}
     config.update({"bilstm_size": 0, "concatenated": False})
     config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 1})
     config.update({"log_every_steps": 50, "eval_every_steps": 1000, "checkpoint_every_steps": 1000})
     return config
+
+
+def sweep(add) -> None:
+    """The paper's grid (appendix A.3), three seeds of each."""
+    shared.grid(add)

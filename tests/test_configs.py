@@ -1,5 +1,6 @@
 """Every config, in each of its choices, is one that the loop accepts; every field is read."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -12,9 +13,11 @@ from ml_collections import ConfigDict, config_flags
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig, released_sizes
 from bert_jax.training.settings import plan, read_config
-from configs import korean, ner, pretrain, quickstart
+from configs import features, korean, ner, pretrain, quickstart
 
 ROOT = Path(__file__).parents[1]
+FINE_TUNING = ("classify", "features", "glue", "korean", "ner", "squad", "swag")
+RECIPES = ("pretrain", *FINE_TUNING)
 
 
 def accepted(config: ConfigDict, corpus: Path) -> Any:
@@ -50,13 +53,45 @@ def test_pretrain_choices_are_accepted(choices: str, tiny_corpus: Path) -> None:
     assert sum(phase.train_steps for phase in phases) == (8601 if "lamb" in choices else 1_000_000)
 
 
-def test_the_flags_of_the_readme_are_fields() -> None:
-    fields = pretrain.get_config()
-    for name in re.findall(r"--config\.([\w.]+)=", (ROOT / "README.md").read_text()):
-        value = fields
-        for part in name.split("."):
-            assert part in value, name
-            value = value[part] if isinstance(value, ConfigDict) else None
+def has_field(config: Any, name: str) -> bool:
+    for part in name.split("."):
+        if not isinstance(config, ConfigDict) or part not in config:
+            return False
+        config = config[part]
+    return True
+
+
+def unknown_flags(text: str) -> list[str]:
+    """Flags of commands that their config has not, and flags elsewhere that no config of their section has.
+
+    Every ``configs/NAME.py:choices`` must be accepted.
+    """
+    unknown = []
+    for part in re.split(r"^## ", text.replace("\\\n", ""), flags=re.MULTILINE):
+        named = [one for one in re.findall(r"configs/(\w+)\.py(?::([\w=,.-]+))?", part) if one[0] in RECIPES]
+        named = named or [(name, "") for name in RECIPES]
+        of_section = [import_module(f"configs.{name}").get_config(choices) for name, choices in named]
+        for line in part.splitlines():
+            command = re.search(r"--config configs/(\w+)\.py(?::([\w=,.-]+))?", line)
+            configs = [import_module(f"configs.{command[1]}").get_config(command[2] or "")] if command else of_section
+            flags_given = re.findall(r"--config\.([\w.]+)=", line)
+            unknown += [name for name in flags_given if not any(has_field(config, name) for config in configs)]
+    return unknown
+
+
+@pytest.mark.parametrize("path", ["README.md", *(f"configs/{name}.py" for name in RECIPES)])
+def test_the_flags_of_a_text_are_fields(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert unknown_flags(ast.get_docstring(ast.parse(text)) or "" if path.endswith(".py") else text) == []
+
+
+def test_a_flag_is_checked_against_the_config_of_its_command() -> None:
+    commands = "run --config configs/{} \\\n    --config.corpus=x --config.mesh.fsdp=2 --config.mesh.rows=1\n"
+    assert unknown_flags(commands.format("pretrain.py:size=base")) == ["mesh.rows"]
+    assert unknown_flags(commands.format("squad.py:version=1.1")) == ["corpus", "mesh.rows"]
+    assert unknown_flags("## A\n`configs/ner.py` `--config.corpus=`\n## B\n`--config.corpus=`\n") == ["corpus"]
+    with pytest.raises(ValueError, match=r"squad.py has no choice '1.1'"):
+        unknown_flags("`configs/squad.py:1.1`")
 
 
 def test_an_unknown_choice_is_refused() -> None:
@@ -76,7 +111,9 @@ def test_quickstart_has_as_many_steps_as_asked(steps: int, tiny_corpus: Path) ->
 
 
 def test_configs_are_short_and_say_how_to_run_them() -> None:
-    for path in (ROOT / "configs").glob("[!_]*.py"):
+    paths = set((ROOT / "configs").glob("[!_]*.py")) - {ROOT / "configs" / "shared.py"}
+    assert {path.stem for path in paths} == {*RECIPES, "quickstart"}
+    for path in paths:
         text = path.read_text()
         assert "python -m experiments." in text.split('"""')[1], path
         assert len(text.splitlines()) <= 60, path
@@ -87,6 +124,7 @@ CHOICES = {
     "squad": ["version=1.1", "version=2.0", "version=1.1,stage=triviaqa"],
     "swag": ["data=swag", "data=hellaswag"],
     "ner": [f"data={name}" for name in ner.FILES] + ["data=conll2003,context=sentence"],
+    "features": [f"features={name}" for name in features.FEATURES] + ["data=columns", "context=sentence"],
     "classify": ["kind=classes", "kind=regression"],
     "korean": [f"task={name}" for name in (*korean.CLASSIFICATION, *korean.CHOICE, "korquad", "klue_ner")],
 }
@@ -105,7 +143,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("data")
     tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ada", "sleeps"], lowercase=False)
     tokenizer.save(directory / "run" / "tokenizer")
-    BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16).to_json(
+    BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16).to_json(
         directory / "run" / "bert_config.json"
     )
     (directory / "train.tsv").write_text("review\tlabel\nAda\t1\nsleeps\t2.5\n")
@@ -121,9 +159,41 @@ def test_every_choice_of_fine_tuning_is_accepted(name: str, choices: str, files:
     config.update({"init_from": str(files / "run"), "data_dir": str(files)})
     if name == "classify":
         config.data.update({"train": "train.tsv", "text_a": "review"})
+    if name == "features":
+        config.features_dir = str(files / "features")
     settings, task = read_config(config)
     assert task.name == settings.task and task.model.hidden_size == 8
     assert settings.train_epochs and task.read_file is not None
+
+
+@pytest.mark.parametrize("name", FINE_TUNING)
+def test_what_a_fine_tuning_may_change_of_its_encoder(name: str, files: Path) -> None:
+    changes = {"dtype": "bfloat16", "remat": True, "scan_layers": True, "attention_implementation": "cudnn"}
+    changes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.2}
+    config = import_module(f"configs.{name}").get_config()
+    config.lock()
+    for field, value in changes.items():
+        setattr(config.model, field, value)
+    assert config.model.to_dict() == changes
+    with pytest.raises(AttributeError, match="hidden_size"):  # it is init_from's
+        config.model.hidden_size = 8
+    if name != "features":  # whose encoder is one
+        config.right_to_left_from = "runs/rtl"
+        assert (config.init_from, config.concatenated) == (None, False)
+
+
+@pytest.mark.parametrize("name", FINE_TUNING)
+def test_every_fine_tuning_has_a_sweep_over_its_fields(name: str) -> None:
+    recipe = import_module(f"configs.{name}")
+    points: list[dict[str, Any]] = []
+    recipe.sweep(lambda **point: points.append(point))
+    assert len(points) == {"glue": 12, "ner": 15, "features": 5}.get(name, 9)
+    for point in points:
+        config = recipe.get_config().lock()
+        config.update_from_flattened_dict(point)
+        assert point.keys() == {"optimizer.learning_rate", "seed"}
+        assert config.optimizer.learning_rate == point["optimizer.learning_rate"]
+    assert len({tuple(point.values()) for point in points}) == len(points)
 
 
 def test_korean_from_scratch(files: Path) -> None:
@@ -140,12 +210,20 @@ def test_korean_from_scratch(files: Path) -> None:
     [
         *((name, "sise=1", rf"{name}.py has no choice 'sise'; it has ") for name in CHOICES),
         ("korean", "korquad", "korean.py has no choice 'korquad'; it has task, size"),
-        ("korean", "task=nmsc", "task='nmsc' is unknown; take kornli, klue_nli"),
+        ("korean", "task=nmsc", "korean.py has no task='nmsc'; take nsmc, kornli, klue_nli"),
         ("korean", "size=huge", "size='huge' is malformed"),
-        ("swag", "data=copa", "data='copa' is unknown; take swag or hellaswag"),
-        ("classify", "kind=scores", "kind='scores' is unknown; take classes or regression"),
-        ("ner", "data=ner", "data='ner' is unknown"),
-        ("squad", "version=3", "no version='3'"),
+        ("swag", "data=copa", "swag.py has no data='copa'; take swag or hellaswag"),
+        ("classify", "kind=scores", "classify.py has no kind='scores'; take classes or regression"),
+        ("ner", "data=ner", "ner.py has no data='ner'; take conll2003, wnut17"),
+        ("ner", "context=paragraph", "ner.py has no context='paragraph'; take auto, document or sentence"),
+        ("squad", "version=3", "squad.py has no version='3'; take 2.0 or 1.1"),
+        ("squad", "1.1", "squad.py has no choice '1.1'; it has version, stage"),
+        ("squad", "version", "squad.py: the choice version has no value; write version=VALUE"),
+        ("ner", "wnut17", "ner.py has no choice 'wnut17'; it has data, context"),
+        ("features", "last", "features.py has no choice 'last'; it has features, data, context"),
+        ("features", "features=first", "features.py has no features='first'; take concat_last_four, embeddings"),
+        ("pretrain", "large", "pretrain.py has no choice 'large'; it has size, seq"),
+        ("pretrain", "objective=clm", "pretrain.py has no objective='clm'; take mlm_nsp, mlm_sop, mlm, ltr or rtl"),
     ],
 )
 def test_what_fine_tuning_refuses(name: str, choices: str, message: str) -> None:
