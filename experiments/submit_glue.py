@@ -21,7 +21,7 @@ _BEST = flags.DEFINE_bool("best", False, "the checkpoints with the best evaluati
 
 def main() -> None:
     """Says what was written, and what was filled."""
-    from bert_jax.training.submission import submit_workdirs
+    from experiments.submission import submit_workdirs
 
     filled = submit_workdirs(_WORKDIR.value, _OUTPUT.value, fill=_FILL.value, best=_BEST.value)
     print(f"{_OUTPUT.value} is ready for gluebenchmark.com/submit")

@@ -10,6 +10,7 @@ from typing import Any
 
 from bert_jax.data.choices import ChoiceExample, Start, read_hellaswag, read_swag
 from bert_jax.data.korean import UNLABELLED, korean_task, read_korean
+from bert_jax.data.sources import check_options, split_paths
 from bert_jax.data.text_files import Problems
 
 # The official names of the files.
@@ -90,10 +91,9 @@ def open_choice_data(source: str = "", *, data_dir: str, start: Start, **options
     """
     if source not in SOURCES:
         raise ValueError(f"data.source={source!r} is unknown; take {', '.join(SOURCES)}")
-    try:
-        return SOURCES[source](data_dir, start, **{name: value for name, value in options.items() if value is not None})
-    except TypeError as error:  # an argument that is missing or unknown
-        raise ValueError(f"config.data: {str(error).split(') ', 1)[-1]}") from None
+    options = {name: value for name, value in options.items() if value is not None}
+    check_options(SOURCES[source], "data", data_dir, start, **options)
+    return SOURCES[source](data_dir, start, **options)
 
 
 def _files(official: dict[str, str], given: dict[str, str]) -> dict[str, str]:
@@ -110,13 +110,11 @@ def _read_split(
     problems: Problems,
 ) -> list[ChoiceExample]:
     """Files lie relative to ``data_dir``. An empty name for dev is a run without a development set."""
-    if split not in files:
-        raise ValueError(f"there is no split {split!r}; choose from {', '.join(files)}")
-    if not files[split] and split == "dev":
-        return []
-    path = Path(data_dir) / files[split]
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no {path}: give the folder of the official files as data_dir, or a name as data.{split}"
-        )
-    return read(path, split, problems)
+    rows = []
+    for path in split_paths(files, split, data_dir):
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"no {path}: give the folder of the official files as data_dir, or a name as data.{split}"
+            )
+        rows += read(path, split, problems)
+    return rows

@@ -9,11 +9,11 @@ original (`run_classifier.py`), and the same strings are what the GLUE server ta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.tables import Columns, read_rows, read_table
+from bert_jax.data.tables import Columns, read_rows, read_table, read_text
 from bert_jax.data.text_examples import TextExample
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tfds_texts import decoded, open_set
@@ -79,6 +79,25 @@ def read_glue(task: str | GlueTask, data_dir: str | Path, split: str, problems: 
     return examples
 
 
+def read_glue_file(task: str | GlueTask, path: str | Path, problems: Problems) -> list[TextExample]:
+    """The texts of a file to predict, in any layout of the task: with or without labels, ids and, as CoLA's, a header.
+
+    Labels are not read. Without ids rows are numbered from 0. FileNotFoundError, ValueError as `read_table`.
+    """
+    task = glue_task(task)
+    first = next((line for line in read_text(path).split("\n") if line.strip()), "").split("\t")
+    names = [cell.strip() for cell in first]
+    columns, header = replace(task.test, row_id=None), True
+    if task.test.text_a in names:
+        ids = (task.test.row_id, task.train.row_id)
+        columns = replace(columns, row_id=next((name for name in ids if name in names), None))
+    else:
+        for layout in task.headerless.values():
+            if len(names) == _width(layout) and names[_number(layout.label)] in (task.labels or ()):
+                columns, header = replace(layout, label=None), False
+    return read_table(path, columns, problems, table_format="tsv", header=header, missing="keep")
+
+
 def read_glue_tfds(
     task: str | GlueTask, split: str, problems: Problems, *, allow_download: bool = False
 ) -> list[TextExample]:
@@ -135,6 +154,15 @@ def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
         f"no {' or '.join(task.files[split])} of {task.name} in {data_dir} or its folder {task.name}: "
         "put GLUE's files there, or leave data_dir empty to take them from TFDS"
     )
+
+
+def _width(layout: Columns) -> int:
+    return 1 + max(map(_number, layout.named().values()))
+
+
+def _number(column: str | int | None) -> int:
+    """Of a layout without header, whose columns are positions."""
+    return int(column or 0)
 
 
 def _check_labels(examples: list[TextExample], labels: tuple[str, ...]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bert_jax.data.glue import GlueTask, glue_task, read_glue, read_glue_tfds
+from bert_jax.data.glue import glue_task, read_glue, read_glue_file, read_glue_tfds
 from bert_jax.data.korean import UNLABELLED, korean_task, read_korean
+from bert_jax.data.sources import check_options, split_paths
 from bert_jax.data.tables import Columns, TableFormat, read_table
 from bert_jax.data.text_examples import TextExample, find_labels
 from bert_jax.data.text_files import Problems
@@ -22,7 +23,7 @@ class TextData:
 
     labels: the classes in the order of their ids; None for scores. metrics: names of ``tasks/scores.py``.
     read: (split, problems) -> examples. read_file: the same for a file to predict, whose labels may be missing.
-    eval_split: the development set.
+    eval_split: the development set. names: of the labels, for showing; None: the labels themselves.
     """
 
     labels: tuple[str, ...] | None
@@ -30,7 +31,7 @@ class TextData:
     read: Read
     read_file: Callable[[Path, Problems], list[TextExample]]
     eval_split: str = "dev"
-    glue: GlueTask | None = None
+    names: tuple[str, ...] | None = None
 
 
 def open_glue(name: str, data_dir: str, *, allow_download: bool = False) -> TextData:
@@ -49,10 +50,10 @@ def open_glue(name: str, data_dir: str, *, allow_download: bool = False) -> Text
         return read_glue_tfds(source, split, problems, allow_download=allow_download)
 
     def read_file(path: Path, problems: Problems) -> list[TextExample]:
-        return read_table(path, task.test, problems, table_format="tsv", missing="keep")
+        return read_glue_file(task, path, problems)
 
     split = next((split for split in task.splits if split.startswith("dev")), "test")
-    return TextData(task.labels, task.metrics, read, read_file, split, task)
+    return TextData(task.labels, task.metrics, read, read_file, split)
 
 
 def open_korean(name: str, data_dir: str) -> TextData:
@@ -68,7 +69,7 @@ def open_korean(name: str, data_dir: str) -> TextData:
         return [example for example in task.read(path, UNLABELLED, problems) if isinstance(example, TextExample)]
 
     split = "dev" if "dev" in task.files else "test"
-    return TextData(task.labels, task.metrics, read, read_file, split)
+    return TextData(task.labels, task.metrics, read, read_file, split, task.label_names or None)
 
 
 def open_table(
@@ -95,15 +96,11 @@ def open_table(
     files = {"train": train, "dev": dev, "test": test}
 
     def read(split: str, problems: Problems) -> list[TextExample]:
-        if split not in files:
-            raise ValueError(f"there is no split {split!r}; choose from {', '.join(files)}")
-        if not files[split]:
-            if split == "dev":
-                return []  # a run without a development set
-            raise ValueError(f"data.{split} is not set; give its file")
-        return read_table(
-            Path(data_dir) / files[split], columns, problems, kind=kind, table_format=table_format, header=header
-        )
+        return [
+            row
+            for path in split_paths(files, split, data_dir)
+            for row in read_table(path, columns, problems, kind=kind, table_format=table_format, header=header)
+        ]
 
     def read_file(path: Path, problems: Problems) -> list[TextExample]:
         unlabelled = replace(columns, label=None)
@@ -121,17 +118,16 @@ def open_text_data(source: str = "", *, data_dir: str, labels: tuple[str, ...] |
     Raises:
         ValueError: an unknown source, a missing or an unknown option.
     """
+    if source not in SOURCES:
+        raise ValueError(f"data.source={source!r} is unknown; take {', '.join(SOURCES)}")
     options = {name: value for name, value in options.items() if value is not None}
-    try:
-        if source == "glue":
-            return open_glue(data_dir=data_dir, **options)
-        if source == "korean":
-            return open_korean(data_dir=data_dir, **options)
-        if source == "table":
-            return open_table(data_dir=data_dir, labels=labels, **options)
-    except TypeError as error:  # an argument that is missing or unknown
-        raise ValueError(f"config.data: {str(error).split(') ', 1)[-1]}") from None
-    raise ValueError(f"data.source={source!r} is unknown; take glue, korean or table")
+    if source == "table":
+        options["labels"] = labels  # the others have theirs
+    check_options(SOURCES[source], "data", data_dir=data_dir, **options)
+    return SOURCES[source](data_dir=data_dir, **options)
+
+
+SOURCES: dict[str, Callable[..., TextData]] = {"glue": open_glue, "korean": open_korean, "table": open_table}
 
 
 def _position(column: str | int | None, header: bool) -> Any:

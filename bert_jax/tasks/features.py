@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.data.packing import Examples, Unpacked, packed_batches
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import written
 from bert_jax.model.bert import Bert
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.task import Batch, Params
@@ -67,14 +67,29 @@ def compute(
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r} is not one of {', '.join(DTYPES)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    shape = (len(examples.ids), len(layers), config.hidden_size)
+    with written(path) as temporary:
+        shape = (len(examples.ids), len(layers), config.hidden_size)
+        stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
+        _fill(stored, examples, params, config, layers, pad_id=pad_id, max_seq_length=max_seq_length)
+        stored.flush()
+    return np.load(path, mmap_mode="r")
+
+
+def _fill(
+    stored: np.ndarray,
+    examples: Examples,
+    params: Params,
+    config: BertConfig,
+    layers: tuple[int, ...],
+    *,
+    pad_id: int,
+    max_seq_length: int,
+) -> None:
+    """Writes the features straight to ``stored`` [tokens, l, d], batch by batch, over all local devices."""
     unpacked = Unpacked(examples)
-    stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
-    unpacked.arrays["features"] = stored  # the outputs go straight to the file
+    unpacked.arrays["features"] = stored
     devices = jax.local_devices()
-    # Rows over all of them, in a mesh of its own: a run's may be of another shape.
+    # A mesh of its own: a run's may be of another shape.
     mesh = jax.make_mesh((len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices)
     whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
     batches = packed_batches(examples, pad_id=pad_id, max_seq_length=max_seq_length, row_multiple=len(devices))
@@ -89,9 +104,6 @@ def compute(
             before = batch, values
     if before is not None:
         unpacked.add(before[0], {"features": np.asarray(before[1])})
-    stored.flush()
-    os.replace(temporary, path)
-    return np.load(path, mmap_mode="r")
 
 
 def stored_features(
@@ -165,9 +177,8 @@ def _check(directory: Path, info: dict[str, Any], layers: list[int]) -> list[int
 
 def write_info(directory: Path, info: dict[str, Any]) -> None:
     """Last, for a directory without it is not finished."""
-    temporary = directory / f"{INFO}.tmp"
-    temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, directory / INFO)
+    with written(directory / INFO) as temporary:
+        temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 
 def fingerprint(params: Params) -> str:

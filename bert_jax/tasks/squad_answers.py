@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from bert_jax.data.characters import BasicRules
 from bert_jax.data.squad import Dataset, Question, Window
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import written
 from bert_jax.tasks.squad_score import find_rules, gain, raw_scores, read_gold
 
 # Of each window: a list of vectors, or a padded array.
@@ -161,7 +162,6 @@ def tune_threshold(
 def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers], threshold: float = 0.0) -> None:
     """Writes `predictions.json`, `nbest_predictions.json` and, where "" competes, `null_odds.json`."""
     target = Path(directory)
-    target.mkdir(parents=True, exist_ok=True)
     files: dict[str, Any] = {
         "predictions.json": predictions(answers, threshold),
         "nbest_predictions.json": {found.id: [c._asdict() for c in found.candidates] for found in answers},
@@ -170,7 +170,8 @@ def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers],
         files["null_odds.json"] = odds
     for name, content in files.items():
         text = json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
-        (target / name).write_text(text, encoding="utf-8")
+        with written(target / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def restore_text(tokenized: str, original: str, lowercase: bool) -> str:

@@ -22,6 +22,7 @@ from bert_jax.data.sequences import pair, single, truncate_pair
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.windows import max_context, windows
+from bert_jax.data.writing import written
 
 PAIR = re.compile(r"(.*) \|\|\| (.*)")  # the last of several, as the original
 DECIMALS = 6
@@ -97,7 +98,7 @@ def write_json_lines(
     tokenizer: Tokenizer,
 ) -> None:
     """The original's layout, one line of JSON for each line of text; its key is ``linex_index``."""
-    with path.open("w", encoding="utf-8") as file:
+    with written(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for line in range(len(inputs.bounds) - 1):
             tokens = slice(inputs.bounds[line], inputs.bounds[line + 1])
             values = np.asarray(features[inputs.sources[tokens]], np.float64).round(DECIMALS)
@@ -111,10 +112,12 @@ def write_json_lines(
 def write_arrays(directory: Path, inputs: TextInputs, features: Float[np.ndarray, "window_tokens l d"]) -> None:
     """``features.npy`` [tokens, l, d], ``ids.npy`` [tokens] and ``bounds.npy`` [lines + 1]."""
     shape = (len(inputs.ids), *features.shape[1:])
-    out = np.lib.format.open_memmap(directory / "features.npy", mode="w+", dtype=features.dtype, shape=shape)
-    for first in range(0, len(inputs.ids), TOKENS_A_COPY):
-        part = slice(first, first + TOKENS_A_COPY)
-        out[part] = features[inputs.sources[part]]
-    out.flush()
-    np.save(directory / "ids.npy", inputs.ids)
-    np.save(directory / "bounds.npy", inputs.bounds)
+    with written(directory / "features.npy") as temporary:
+        out = np.lib.format.open_memmap(temporary, mode="w+", dtype=features.dtype, shape=shape)
+        for first in range(0, len(inputs.ids), TOKENS_A_COPY):
+            part = slice(first, first + TOKENS_A_COPY)
+            out[part] = features[inputs.sources[part]]
+        out.flush()
+    for name, values in (("ids.npy", inputs.ids), ("bounds.npy", inputs.bounds)):
+        with written(directory / name) as temporary, temporary.open("wb") as file:
+            np.save(file, values)

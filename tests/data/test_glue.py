@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_jax.data.glue import GLUE, glue_task, read_glue, read_glue_tfds
+from bert_jax.data.glue import GLUE, glue_task, read_glue, read_glue_file, read_glue_tfds
 from bert_jax.data.tables import EMPTY_TEXT, MALFORMED, REPAIRED
 from bert_jax.data.text_files import Problems
 
@@ -46,6 +46,32 @@ def test_qqp_counts_malformed_rows(tmp_path):
     problems = Problems()
     assert texts(read_glue("QQP", tmp_path, "test", problems)) == [("Why?", "", None, "0"), ("A", "B", None, "1")]
     assert problems.counts == {REPAIRED: 1, EMPTY_TEXT: 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "expected"),
+    [
+        ("cola", 'gj04\t1\t\tIt "goes.\ngj04\t0\t*\tThem.\n', [('It "goes.', None), ("Them.", None)]),
+        ("cola", "index\tsentence\n7\tIt goes.\n", [("It goes.", None, "7")]),
+        ("cola", "sentence\nIt goes.\n", [("It goes.", None)]),
+        ("sst2", "sentence\tlabel\nfine .\t1\n", [("fine .", None)]),
+        ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\ta\tb\n", [("a", "b")]),
+        ("rte", "sentence1\tsentence2\r\na\tb\r\n", [("a", "b")]),
+        ("qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n5\t1\t2\ta\tb\t1\n", [("a", "b", "5")]),
+        ("wnli", "3\ta\tb\t1\n", [("a", "b", "3")]),
+    ],
+)
+def test_a_file_to_predict_has_any_layout_of_the_task(tmp_path, task, text, expected):
+    write(tmp_path, "file.tsv", text)
+    rows = [(a, b, None, *(rest or [str(i)])) for i, (a, b, *rest) in enumerate(expected)]
+    assert texts(read_glue_file(task, tmp_path / "file.tsv", Problems())) == rows
+
+
+def test_a_file_to_predict_of_another_task_is_refused(tmp_path):
+    write(tmp_path, "file.tsv", "question1\tquestion2\na\tb\n")
+    for task in ("rte", "cola"):
+        with pytest.raises(ValueError, match=r"has no column 'sentence1?'; its first row is 'question1', 'question2'"):
+            read_glue_file(task, tmp_path / "file.tsv", Problems())
 
 
 def test_mnli(tmp_path):

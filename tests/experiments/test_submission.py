@@ -12,8 +12,8 @@ from bert_jax.data.glue import GLUE
 from bert_jax.data.text_data import open_text_data
 from bert_jax.data.text_files import Problems
 from bert_jax.data.wordpiece import WordPiece
-from bert_jax.training import submission
-from bert_jax.training.submission import submit_workdirs
+from experiments import submission
+from experiments.submission import submit_workdirs
 
 pytestmark = pytest.mark.end_to_end
 MODEL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
