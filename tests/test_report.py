@@ -122,7 +122,65 @@ def test_a_single_line_without_evaluation(tmp_path: Path) -> None:
 
 def test_only_evaluations_and_figures_nobody_knows(tmp_path: Path) -> None:
     text = page_of(run_of(tmp_path / "e", [{"step": 1, "eval/f1": 0.75, "eval/odd<name>": 2.0}])).text
-    assert "f1 0.75" in text and "odd<name> 2" in text
+    assert "F1 75.0%" in text and "Odd<name> 2" in text
+
+
+@pytest.mark.parametrize(
+    ("task", "figures", "shown"),
+    [
+        ("classification", {"f1": 0.9, "accuracy": 0.85, "macro_f1": 0.8}, ["F1 90.0%", "85.0%", "Macro F1 80.0%"]),
+        ("choice", {"accuracy": 0.866}, ["Accuracy 86.6%"]),
+        (
+            "classification",
+            {"matthews": 0.521, "f1_above_3": 0.7},
+            ["Matthews correlation 0.521", "F1 of similar 70.0%"],
+        ),
+        ("classification", {"pearson": 0.9, "spearman": 0.85}, ["Pearson correlation 0.900", "correlation 0.850"]),
+        (
+            "tagging",
+            {"precision": 91.0, "recall": 89.0, "f1": 90.0, "macro_f1": 88.0, "accuracy": 0.98},
+            ["Precision 91.0%", "Recall 89.0%", "F1 90.0%", "Macro F1 88.0%", "Accuracy 98.0%"],
+        ),
+        ("features", {"f1": 96.1, "accuracy": 0.99}, ["F1 96.1%", "Accuracy 99.0%"]),
+        ("squad", {"exact_match": 80.8, "f1": 88.5}, ["Exact match 80.8%", "F1 88.5%"]),
+        (
+            "squad",
+            {
+                **{"f1": 81.9, "HasAns_exact": 70.0, "HasAns_f1": 75.0, "NoAns_exact": 85.0, "NoAns_f1": 86.0},
+                **{"exact_match_at_0": 77.0, "f1_at_0": 80.0, "best_exact": 78.7, "best_f1": 81.8},
+                **{"best_exact_thresh": -1.5, "best_f1_thresh": -2.5, "null_threshold": -3.25},
+                **{"start_accuracy": 0.6, "end_accuracy": 0.65},
+            },
+            [
+                *("answerable 70.0%", "answerable 75.0%", "unanswerable 85.0%", "unanswerable 86.0%", "untuned 77.0%"),
+                *("untuned 80.0%", "Best exact match 78.7%", "Best F1 81.8%", "Threshold -1.50", "Threshold -2.50"),
+                *("Threshold of no answer -3.25", "Start accuracy 60.0%", "End accuracy 65.0%"),
+            ],
+        ),
+    ],
+)
+def test_percentages_look_alike_whatever_the_task(
+    task: str, figures: dict[str, float], shown: list[str], tmp_path: Path
+) -> None:
+    lines = [{"step": step, **{f"eval/{name}": value for name, value in figures.items()}} for step in (1, 2)]
+    page = page_of(run_of(tmp_path / "run", lines, {"task": task}))
+    assert [one for one in shown if one not in page.text] == []
+    headline = page.text[: page.text.index("How it learned")]
+    assert "_" not in headline
+    assert all(value <= 100 for value in map(float, re.findall(r"([\d.]+)%", page.text)))
+    curve = read_run(tmp_path / "run").curve(f"eval/{next(iter(figures))}")[1]
+    assert curve[0] == curve[1] <= 1
+
+
+def test_what_a_fine_tuning_learned_from(tmp_path: Path) -> None:
+    lines = [{"step": 1, "loss": 1.0, "eval/accuracy": 0.5, "eval/majority_share": 0.25}]
+    config = {"task": "classification", "init_from": "/runs/base", "data_dir": "/sets/<a>"}
+    data = {"source": "table", "train": "train.tsv", "dev": "dev.tsv", "test": None}
+    text = page_of(run_of(tmp_path / "table", lines, config | {"data": data})).text
+    assert "begun from base" in text and "table, train.tsv, dev.tsv in /sets/<a>" in text
+    assert "most frequent class 25.0%" in text  # a line in the chart
+    tagged = {"task": "tagging", "data_dir": "", "format": "columns", "train": ["a.txt", "b.txt"], "dev": ""}
+    assert "columns, a.txt, b.txt" in page_of(run_of(tmp_path / "tagged", lines, tagged)).text
 
 
 def test_values_that_are_not_finite(tmp_path: Path) -> None:

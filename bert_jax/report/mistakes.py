@@ -60,7 +60,7 @@ def largest_confusions(labels: list[str], counts: list[list[int]]) -> str:
 
 
 def type_table(types: list[dict[str, Any]]) -> str:
-    """A row for each type; the columns are the keys of the first."""
+    """A row for each type; the columns are the keys of the first. Integers are counts, the rest per cent."""
     names = list(types[0])
     head = "".join(f'<th class="{"" if i == 0 else "number"}">{escape(name)}</th>' for i, name in enumerate(names))
     rows = "".join(f"<tr>{''.join(type_cell(row[name]) for name in names)}</tr>" for row in types)
@@ -70,7 +70,7 @@ def type_table(types: list[dict[str, Any]]) -> str:
 def type_cell(value: Any) -> str:
     if isinstance(value, str):
         return f"<th>{escape(value)}</th>"
-    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f'<td class="number">{value:.1f}</td>'
+    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f'<td class="number">{value:.1f}%</td>'
 
 
 def mistake(one: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from bert_jax.predict import Filling, Predictor, load
 from bert_jax.report.charts import Level, Number, Series, line_chart
+from bert_jax.report.figures import FINE_TUNED, HIDDEN, SHARE, figure_of
 from bert_jax.report.mistakes import mistakes
 from bert_jax.report.run import Run, read_run
 from bert_jax.report.samples import GENERAL, Sample, held_out_samples, known
@@ -89,6 +90,8 @@ def header(run: Run) -> str:
         facts.append(f"BERT of {layers} layers × {hidden}")
     objective = run.config.get("objective")
     facts.append(escape(OBJECTIVES.get(str(objective), objective and str(objective)) or run.task))
+    if run.config.get("init_from"):
+        facts.append(f"begun from {escape(Path(run.config['init_from']).name)}")
     if run.last_time:
         facts.append(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.last_time)))
     return f'<header><h1>{escape(run.name)}</h1><p class="quiet">{" · ".join(filter(None, facts))}</p></header>'
@@ -102,11 +105,9 @@ def headline(run: Run, model: Predictor | None) -> str:
     for name, value in shown.items():
         if name in HIDDEN or (lead and name == next((f for f in FINE_TUNED if f in shown), "")):
             continue
-        if name in EVALUATION:
-            title, note, write = EVALUATION[name]
+        if not name.endswith("_loss"):
+            title, note, write = figure_of(name)
             cards.append(card(title, write(value), note))
-        elif not name.endswith("_loss"):
-            cards.append(card(name.replace("_", " "), tidy(value)))
     if run.tokens_per_second:
         cards.append(card("Speed", short(run.tokens_per_second), "tokens a second, median"))
     if run.seconds:
@@ -121,7 +122,7 @@ def lead_figure(run: Run) -> str:
     loss, unigram = (run.last_evaluation.get(name) for name in ("mlm_loss", "unigram_loss"))
     for name in FINE_TUNED:
         if name in run.last_evaluation:
-            title, note, write = EVALUATION[name]
+            title, note, write = figure_of(name)
             return card(title, write(run.last_evaluation[name]), note, lead=True)
     if loss is None:
         steps, losses = run.curve("loss")
@@ -159,13 +160,18 @@ def charts(run: Run) -> Iterator[str]:
     waits = run.curve("data_wait")[1]
     from_zero, unigram = {"limits": (0.0, None)}, run.last_evaluation.get("unigram_loss")
     baseline = [Level("unigram baseline", unigram)] if unigram else []
-    chance = [Level("chance", 0.5)]
+    chance, majority = [Level("chance", 0.5)], run.last_evaluation.get("majority_share")
     if not run.curve("mlm_loss")[0]:
         yield chart("Loss", both("loss"), "{:.3f}".format)
     for name in FINE_TUNED:
-        if run.curve(f"eval/{name}")[0]:
-            write, axis = EVALUATION[name][2], {"tick": percent} if name == "accuracy" else {}
-            yield chart(EVALUATION[name][0], [("development set", f"eval/{name}")], write, **axis)
+        if values := run.curve(f"eval/{name}")[1]:
+            title, _, write = figure_of(name)
+            axis: dict[str, Any] = {"tick": percent} if write is SHARE else {}
+            if write is SHARE and max(values) > 0.9:
+                axis["limits"] = (None, 1.0)  # there is no more
+            if name == "accuracy" and majority:
+                axis["levels"] = [Level("most frequent class", majority)]
+            yield chart(title, [("development set", f"eval/{name}")], write, **axis)
             break
     yield chart("Masked-LM loss (nats)", both("mlm_loss"), "{:.3f}".format, levels=baseline)
     yield chart("Masked-LM accuracy", both("mlm_accuracy"), "{:.1%}".format, tick=percent, **from_zero)
@@ -222,8 +228,10 @@ def data_card(run: Run) -> str:
     """What the run learned from, as the corpus itself records it."""
     splits = run.corpus.get("splits")
     if not isinstance(splits, dict):
-        where = run.config.get("corpus") or run.config.get("data_dir")
-        note = f"The data is not at hand any more: <code>{escape(str(where))}</code>" if where else ""
+        where = run.config.get("corpus")
+        note = (
+            f"The data is not at hand any more: <code>{escape(str(where))}</code>" if where else data_files(run.config)
+        )
         return section("What it learned from", f'<p class="quiet">{note}</p>') if note else ""
     names = ("documents", "sentences", "tokens")
     head = "".join(f'<th class="number">{name}</th>' for name in (*names, "[UNK]"))
@@ -235,6 +243,15 @@ def data_card(run: Run) -> str:
         rows.append(f"<tr><th>{escape(split.replace('_', ' '))}</th>{numbers}</tr>")
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return section("What it learned from", f'<div class="card">{table}{corpus_facts(run.corpus)}</div>')
+
+
+def data_files(config: dict[str, Any]) -> str:
+    """What a fine-tuning's config says of its data."""
+    values, directory = config | (config.get("data") or {}), config.get("data_dir")
+    given = [values.get(name) for name in ("source", "name", "format", "version", "train", "dev", "test")]
+    names = [name for one in given for name in (one if isinstance(one, list) else [one]) if isinstance(name, str)]
+    place = f" in <code>{escape(directory)}</code>" if directory else ""
+    return escape(", ".join(filter(None, names))) + place
 
 
 def corpus_facts(corpus: dict[str, Any]) -> str:
@@ -285,11 +302,6 @@ def percent(share: Number) -> str:
     return f"{100 * share:g}%"
 
 
-def tidy(value: Number) -> str:
-    """A figure of which nothing is known: four digits."""
-    return f"{value:.4g}"
-
-
 def short(count: Number) -> str:
     """4,380 or 12.3k, 4.4M, 3.3G."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -305,21 +317,3 @@ def duration(seconds: Number) -> str:
             whole, rest = int(seconds // unit), int(seconds % unit // below)
             return f"{whole}\xa0{name} {rest}\xa0{below_name}"
     return f"{seconds:.0f} s"
-
-
-# Figure of an evaluation -> (title, note, as text); what is not here is shown by its own name.
-EVALUATION: dict[str, tuple[str, str, Callable[[float], str]]] = {
-    "perplexity": ("Perplexity", "of masked pieces, held out", "{:,.1f}".format),
-    "mlm_accuracy": ("Masked-LM accuracy", "held out", "{:.1%}".format),
-    "nsp_accuracy": ("Next-sentence accuracy", "held out, chance 50%", "{:.1%}".format),
-    "accuracy": ("Accuracy", "on the development set", "{:.1%}".format),
-    "pearson": ("Pearson", "on the development set", "{:.3f}".format),
-    "spearman": ("Spearman", "on the development set", "{:.3f}".format),
-    "f1": ("F1", "on the development set", "{:.1f}".format),
-    "exact_match": ("Exact match", "per cent", "{:.1f}".format),
-    "majority_share": ("Most frequent class", "its share: the accuracy of always guessing it", "{:.1%}".format),
-}
-# Said elsewhere on the page, or of no use to a reader.
-HIDDEN = ("score", "degenerate", "loss")
-# The first of these that a fine-tuned run has is what it is known by.
-FINE_TUNED = ("f1", "accuracy", "pearson")

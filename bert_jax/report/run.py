@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bert_jax.report.figures import scale
 from bert_jax.training.metric_log import DETAILS, FILE, read_metrics
 from bert_jax.training.workdir import CONFIG, ENVIRONMENT, MODEL_CONFIG
 
@@ -56,9 +57,10 @@ class Run:
 
     @property
     def last_evaluation(self) -> Line:
-        """Figures of the last evaluation, without their prefix."""
+        """Figures of the last evaluation, without their prefix; percentages as shares of 1."""
         line = self.evaluations[-1] if self.evaluations else {}
-        return {name.removeprefix("eval/"): value for name, value in line.items() if name.startswith("eval/")}
+        names = [name.removeprefix("eval/") for name in line if name.startswith("eval/")]
+        return {name: line[f"eval/{name}"] * scale(self.task, name) for name in names}
 
     @cached_property
     def seconds(self) -> float:
@@ -92,9 +94,9 @@ class Run:
         return changes
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
-        """(steps, values) of a figure; names of evaluations begin with ``eval/``."""
+        """(steps, values) of a figure; names of evaluations begin with ``eval/``, percentages are shares of 1."""
         lines = [line for line in self.training + self.evaluations if isinstance(line.get(name), (int, float))]
-        return [line["step"] for line in lines], [float(line[name]) for line in lines]
+        return [line["step"] for line in lines], [line[name] * scale(self.task, name) for line in lines]
 
     def _intervals(self) -> Iterator[tuple[float, Line]]:
         previous = 0
