@@ -6,12 +6,10 @@ softmax is over the endings of an example.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -21,7 +19,8 @@ from bert_jax.data.packing import Examples
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems, warn_of_taken_apart
+from bert_jax.tasks.classification import write_predictions
+from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
@@ -59,15 +58,17 @@ def choice(
 
     def read_split(split: str, max_seq_length: int) -> Dataset:
         problems = Problems()
-        return build_dataset(source, found, split, source.read(split, problems), max_seq_length, problems)
+        rows = source.read(split, problems)
+        return build_dataset(source, found, split, rows, max_seq_length, problems, training=split == "train")
 
     def read_file(path: Path, max_seq_length: int) -> Dataset:
         problems = Problems()
-        return build_dataset(source, found, path.name, source.read_file(path, problems), max_seq_length, problems)
+        rows = source.read_file(path, problems)
+        return build_dataset(source, found, path.name, rows, max_seq_length, problems, training=False)
 
     return fine_tuning_task(
         name="choice",
-        module=module,
+        **of_head(module),
         tokenizer=found,
         seed=seed,
         read_split=read_split,
@@ -85,29 +86,33 @@ def build_dataset(
     rows: list[ChoiceExample],
     max_seq_length: int,
     problems: Problems,
+    *,
+    training: bool,
 ) -> Dataset:
     """The packed form: an example's endings lie side by side in one row. Without labels the set has no scores.
+
+    ``name`` is what messages call it.
 
     Raises:
         ValueError: examples of different numbers of endings, a missing label in training or in part of a file.
     """
     group = same_number_of_endings(rows)
     labelled = bool(rows) and all(row.label is not None for row in rows)
-    if labelled or name == "train" or any(row.label is not None for row in rows):
+    if labelled or training or any(row.label is not None for row in rows):
         labels = choice_ids(rows)
     else:
         labels = np.zeros(len(rows), np.int32)
     sequences = [one for many in to_choice_sequences(rows, tokenizer, max_seq_length, problems) for one in many]
     report_problems(name, problems)
-    if name == "train":
-        warn_of_taken_apart(tokenizer, (row.context for row in rows))
+    if training:
+        warn_of_taken_apart(tokenizer, (text for row in rows for text in (row.context, *row.endings)))
     examples = Examples.of(sequences, group=group, targets={"labels": labels})
 
     def score_all(outputs: Outputs) -> dict[str, float]:
         return scores(source.metrics, outputs["logits"].argmax(-1), labels) if labelled else {}
 
     def write(outputs: Outputs, path: Path, _figures: Mapping[str, float]) -> None:
-        write_choices(path, rows, outputs["logits"])
+        write_predictions(path, [row.row_id for row in rows], outputs["logits"], [str(i) for i in range(group)])
 
     return Dataset(examples, score_all, write)
 
@@ -133,15 +138,3 @@ def choice_figures(logits: Float[Array, "r s 1"], batch: Batch) -> Figures:
     """Cross-entropy over the endings (nats) and accuracy."""
     found = classification_figures("choice", by_choice(logits, batch), batch["labels"], batch["example_weights"])
     return {"loss": found["choice_loss"], "accuracy": found["choice_accuracy"]}
-
-
-def write_choices(path: Path, rows: list[ChoiceExample], logits: Float[np.ndarray, "n g"]) -> None:
-    """A TSV with a row for each example: index, the ending (from 0), and the probability of each ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    probabilities = np.asarray(jax.nn.softmax(logits, axis=-1))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(["index", "prediction", *range(logits.shape[-1])])
-        for number, (row, shares) in enumerate(zip(rows, probabilities, strict=True)):
-            index = row.row_id or number
-            writer.writerow([index, int(logits[number].argmax()), *(f"{share:.6f}" for share in shares)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from bert_jax.data.text_data import TextData, open_text_data
 from bert_jax.data.text_examples import TextExample, label_ids, label_scores, to_sequences, to_windows
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import written
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems, warn_of_taken_apart
+from bert_jax.tasks.decoding import decoded_once
+from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import confusion_matrix, scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
@@ -64,15 +66,15 @@ def classification(
     def read_split(split: str, max_seq_length: int) -> Dataset:
         problems = Problems()
         examples = source.read(split, problems)
-        return build(split, examples, max_seq_length, problems)
+        return build(split, examples, max_seq_length, problems, training=split == "train")
 
     def read_file(path: Path, max_seq_length: int) -> Dataset:
         problems = Problems()
-        return build(path.name, source.read_file(path, problems), max_seq_length, problems)
+        return build(path.name, source.read_file(path, problems), max_seq_length, problems, training=False)
 
     return fine_tuning_task(
         name="classification",
-        module=module,
+        **of_head(module),
         tokenizer=found,
         seed=seed,
         read_split=read_split,
@@ -93,10 +95,15 @@ def build_dataset(
     rows: list[TextExample],
     max_seq_length: int,
     problems: Problems,
+    *,
+    training: bool,
 ) -> Dataset:
-    """The packed form of text examples. Labels of rows without one are 0, and the set then has no scores."""
+    """The packed form of text examples. Labels of rows without one are 0, and the set then has no scores.
+
+    ``name`` is what messages call it. ValueError: no label in training or in part of the rows.
+    """
     labelled = bool(rows) and all(row.label is not None for row in rows)
-    if (not labelled and any(row.label is not None for row in rows)) or (name == "train" and not labelled):
+    if (not labelled and any(row.label is not None for row in rows)) or (training and not labelled):
         place = next(row.place for row in rows if row.label is None) if rows else name
         raise ValueError(f"{place}: no label: fill it in, or use the file for prediction only")
     if labelled:
@@ -108,10 +115,11 @@ def build_dataset(
     else:
         sequences, owners = to_windows(rows, tokenizer, max_seq_length, doc_stride, problems)
     report_problems(name, problems)
-    if name == "train":
-        warn_of_taken_apart(tokenizer, (row.text_a for row in rows))
+    if training:
+        warn_of_taken_apart(tokenizer, (text for row in rows for text in (row.text_a, row.text_b or "")))
     examples = Examples.of(sequences, targets={"labels": labels[owners]})
 
+    @decoded_once
     def logits_of(outputs: Outputs) -> Float[np.ndarray, "n c"]:
         return mean_by_owner(outputs["logits"], owners, len(rows))
 
@@ -122,12 +130,13 @@ def build_dataset(
         return scores(source.metrics, logits.argmax(-1) if source.labels else logits[:, 0], labels)
 
     def write(outputs: Outputs, path: Path, _figures: Mapping[str, float]) -> None:
-        write_predictions(path, rows, logits_of(outputs), source.labels)
+        ids = [row.row_id for row in rows]
+        write_predictions(path, ids, logits_of(outputs), source.labels, source.names)
 
     def details(outputs: Outputs) -> dict[str, Any]:
         return class_details(rows, logits_of(outputs), labels, source.labels) if labelled and source.labels else {}
 
-    return Dataset(examples, score_all, write, details)
+    return Dataset(examples, score_all, write, details, len(rows))
 
 
 def class_figures(logits: Float[Array, "r m c"], batch: Batch) -> Figures:
@@ -173,18 +182,25 @@ def class_details(
 
 
 def write_predictions(
-    path: Path, rows: list[TextExample], logits: Float[np.ndarray, "n c"], labels: tuple[str, ...] | None
+    path: Path,
+    row_ids: Iterable[str],
+    logits: Float[np.ndarray, "n c"],
+    labels: Sequence[str] | None,
+    names: Sequence[str] | None = None,
 ) -> None:
-    """A TSV with a row for each example: index, prediction (class or score), and the probability of each class."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    """A TSV with a row for each example: index, prediction (class or score), and the probability of each class.
+
+    Without an id the index is the example's number, from 0. ``names``: of the classes, for a last column "name".
+    """
+    with written(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(["index", "prediction", *(labels or ())])
+        writer.writerow(["index", "prediction", *(labels or ()), *(["name"] if names else ())])
         probabilities = np.asarray(jax.nn.softmax(logits, axis=-1))
-        for number, (row, values) in enumerate(zip(rows, logits, strict=True)):
-            index = row.row_id or number
+        for number, (row_id, values) in enumerate(zip(row_ids, logits, strict=True)):
+            index = row_id or number
             if labels is None:
                 writer.writerow([index, f"{values[0]:.6f}"])
             else:
                 shares = [f"{share:.6f}" for share in probabilities[number]]
-                writer.writerow([index, labels[int(values.argmax())], *shares])
+                best = int(values.argmax())
+                writer.writerow([index, labels[best], *shares, *([names[best]] if names else ())])

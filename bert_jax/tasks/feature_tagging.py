@@ -97,10 +97,10 @@ def feature_tagging(
         wanted=layers,
     )
 
-    def build(name: str, place: str, sentences: list[TaggedSentence], max_seq_length: int) -> Dataset:
-        dataset = build_dataset(text, found, name, sentences, max_seq_length, training=place == "train")
+    def build(name: str, split: str, sentences: list[TaggedSentence], max_seq_length: int) -> Dataset:
+        dataset = build_dataset(text, found, name, sentences, max_seq_length, training=split == "train")
         examples = checked(dataset.examples, config)
-        folder = place or f"file-{data_fingerprint(examples)[:12]}"
+        folder = split or f"file-{data_fingerprint(examples)[:12]}"
         values = store(Path(features_dir) / folder, examples, max_seq_length=max_seq_length)
         targets = {**examples.token_targets, "features": (values, 0.0)}
         return replace(dataset, examples=replace(examples, token_targets=targets))

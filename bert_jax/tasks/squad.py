@@ -19,12 +19,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.data.packing import Examples
+from bert_jax.data.sources import split_paths
 from bert_jax.data.squad import Question, Window, WindowSettings, make_windows, read_questions
 from bert_jax.data.squad_tfds import read_squad_tfds
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import check_output
 from bert_jax.model.fine_tuning import BertWithHead
-from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems
+from bert_jax.tasks.decoding import decoded_once
+from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.squad_answers import (
     Answers,
@@ -47,8 +50,9 @@ UNLABELLED = "question without answers, not trained on"
 NOT_OWN = -1e9
 # Counts, which are no figures of a run.
 NOT_SHOWN = ("total", "missing")
-# Mistakes that a report shows.
+# Mistakes that a report shows, and its word for "".
 MISTAKES = 20
+NO_ANSWER = "no answer"
 
 
 def squad(
@@ -76,9 +80,9 @@ def squad(
     predictions are written with (0.0, the original's default, from a checkpoint that was not evaluated).
 
     Args:
-        data_dir: folder of the files; empty takes TFDS's squad, unless the files are named.
-        train, dev: files in SQuAD's layout, in ``data_dir`` or anywhere; None: the official names of the version.
-            An empty ``dev``: a run without a development set.
+        data_dir: folder of the files; empty takes TFDS's squad, unless a file is named.
+        train, dev: files in SQuAD's layout, in ``data_dir`` or anywhere; None: the official names of the version in
+            ``data_dir``. An empty ``dev``, or None without ``data_dir``: a run without a development set.
         model, tokenizer: the encoder's, taken from ``init_from`` where that is set.
         version: "1.1": every question has an answer; "2.0": "" competes with the spans.
         doc_stride, max_query_length, n_best_size, max_answer_length: in tokens, but for the number of candidates.
@@ -101,11 +105,13 @@ def squad(
     def read_split(split: str, max_seq_length: int) -> Dataset:
         problems = Problems()
         questions, gold = source.read(split, problems)
-        return reader.dataset(split, questions, gold, max_seq_length, problems)
+        roles = {"training": split == "train", "scored": split == "dev"}
+        return reader.dataset(split, questions, gold, max_seq_length, problems, **roles)
 
     def read_file(path: Path, max_seq_length: int) -> Dataset:
         problems = Problems()
-        return reader.dataset(path.name, read_questions(path, problems), path, max_seq_length, problems)
+        questions = read_questions(path, problems)
+        return reader.dataset(path.name, questions, path, max_seq_length, problems, training=False, scored=False)
 
     module = BertWithHead(config, "qa_head", 2, True, False, bilstm_size=bilstm_size, concatenated=concatenated)
     return fine_tuning_task(
@@ -161,15 +167,15 @@ class _Source:
 
         ValueError: no such split, or questions that the version does not know.
         """
-        if split not in self.files:
-            raise ValueError(f"there is no split {split!r}; choose from {', '.join(self.files)}")
-        name = self.files[split]
-        if name == "":
-            return [], []
-        if name is None and not self.data_dir:
+        if self.files.get(split, "") is None and not self.data_dir and not any(self.files.values()):
             questions = read_squad_tfds(self.version, split, problems, allow_download=self.allow_download)
             return questions, questions
-        path = Path(self.data_dir) / (name or f"{split}-v{self.version}.json")
+        official = {name: f"{name}-v{self.version}.json" if self.data_dir else "" for name in self.files}
+        named = {name: official[name] if file is None else file for name, file in self.files.items()}
+        paths = split_paths(named, split, self.data_dir)
+        if not paths:
+            return [], []
+        (path,) = paths
         questions = read_questions(path, problems)
         impossible = next((question for question in questions if question.is_impossible), None)
         if impossible and self.version == "1.1":
@@ -188,50 +194,74 @@ class _Reader:
     rules: str | None
 
     def dataset(
-        self, name: str, questions: list[Question], gold: Path | list[Question], max_seq_length: int, problems: Problems
+        self,
+        name: str,
+        questions: list[Question],
+        gold: Path | list[Question],
+        max_seq_length: int,
+        problems: Problems,
+        *,
+        training: bool,
+        scored: bool,
     ) -> Dataset:
-        """The windows of all questions, packed; in training those with a target."""
+        """The windows of all questions, packed; in training those with a target. ``name`` is what messages call it.
+
+        ValueError: a question without answers where the set is to be ``scored``.
+        """
         unlabelled = [question for question in questions if not question.answers and not question.is_impossible]
-        if name == "dev" and unlabelled:
+        if scored and unlabelled:
             raise ValueError(f"{unlabelled[0].place}: no answers: add them, or use the file for prediction only")
         settings = WindowSettings(max_seq_length, self.doc_stride, self.max_query_length)
         windows = make_windows(questions, self.tokenizer, settings, problems)
-        if name == "train":
+        if training:
+            warn_of_taken_apart(self.tokenizer, (text for one in questions for text in (one.question, one.context)))
             windows = [window for window in windows if window.has_target]
             for question in unlabelled:
                 problems.add(UNLABELLED, question.place)
         report_problems(name, problems)
         examples = window_examples(windows)
 
+        labelled = bool(questions) and not unlabelled
+
+        @decoded_once
         def answers_of(outputs: Outputs) -> list[Answers]:
             logits = outputs.get("logits", np.zeros((0, 2), np.float32))  # no window at all: no batch
             rows = [logits[first:last] for first, last in itertools.pairwise(examples.bounds.tolist())]
             starts, ends = [row[:, 0] for row in rows], [row[:, 1] for row in rows]
             return find_answers(questions, windows, starts, ends, self.settings, self.tokenizer)
 
+        @decoded_once
         def score_all(outputs: Outputs) -> dict[str, float]:
-            return answer_figures(answers_of(outputs), gold, self.rules) if questions and not unlabelled else {}
+            return answer_figures(answers_of(outputs), gold, self.rules) if labelled else {}
 
         def write(outputs: Outputs, path: Path, figures: Mapping[str, float]) -> None:
-            if path.exists() and not path.is_dir():
-                raise ValueError(f"{path} is a file, but answers are written as several: give a folder as output")
+            check_output(path, folder=True)
             write_answers(path, answers_of(outputs), figures.get("null_threshold", 0.0))
 
         def details(outputs: Outputs) -> dict[str, Any]:
-            return {"mistakes": mistakes(questions, answers_of(outputs))} if questions and not unlabelled else {}
+            if not labelled:
+                return {}
+            return {"mistakes": mistakes(questions, answers_of(outputs), score_all(outputs).get("null_threshold", 0.0))}
 
-        return Dataset(examples, score_all, write, details)
+        return Dataset(examples, score_all, write, details, len(questions))
 
 
-def mistakes(questions: list[Question], found: list[Answers]) -> list[dict[str, Any]]:
-    """For a report: the best answers that share no word with any accepted one, the surest first."""
+def mistakes(questions: list[Question], found: list[Answers], threshold: float = 0.0) -> list[dict[str, Any]]:
+    """For a report: the answers given that share no word with any accepted one, the surest first.
+
+    "" is accepted for an unanswerable question alone, and shown as "no answer". The probability is the given answer's
+    share among its question's candidates.
+    """
     wrong = []
     for question, answers in zip(questions, found, strict=True):
-        accepted = [answer.text for answer in question.answers]
+        accepted = [answer.text for answer in question.answers] or [""]
+        given = answers.choose(threshold)
         words = set(" ".join(accepted).lower().split())
-        if accepted and not words & set(answers.text.lower().split()):
-            row = {"text": question.question, "label": accepted[0], "prediction": answers.text or "no answer"}
-            wrong.append(row | {"probability": answers.candidates[0].probability})
+        right = not given if question.is_impossible else bool(words & set(given.lower().split()))
+        if not right:
+            share = next(candidate.probability for candidate in answers.candidates if candidate.text == given)
+            row = {"text": question.question, "label": accepted[0] or NO_ANSWER, "prediction": given or NO_ANSWER}
+            wrong.append(row | {"probability": share})
     return sorted(wrong, key=lambda row: -row["probability"])[:MISTAKES]
 
 

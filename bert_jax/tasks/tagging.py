@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,19 @@ from jaxtyping import Array, Float
 
 from bert_jax.data.columns import FORMATS, ColumnFormat, TaggedSentence, format_of_file, read_columns
 from bert_jax.data.packing import Examples
+from bert_jax.data.sources import Files, check_options, split_paths
 from bert_jax.data.tagging import UNKNOWN_LABEL, TaggedData, decode, label_inventory, tag_windows
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import written
 from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.decoding import decoded_once
 from bert_jax.tasks.entities import score, word_accuracy
-from bert_jax.tasks.fine_tuning import fine_tuning_task, open_model, report_problems
+from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
 from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
 
 HEAD = "tagging_head"
-Files = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,11 @@ class TaggedText:
 
     def read(self, split: str) -> list[TaggedSentence]:
         """The sentences of a split. ValueError for one that has no file; a run may have no development set."""
-        if split not in self.files:
-            raise ValueError(f"there is no split {split!r}; choose from {', '.join(self.files)}")
-        names = self.files[split]
-        if not names and split == "dev":
-            return []
-        if not names:
-            raise ValueError(f"{split} is not set: give its file, relative to data_dir")
-        if not self.data_dir:
+        paths = split_paths(self.files, split, self.data_dir)
+        if paths and not self.data_dir:
             # TFDS's conll2003 has lost where documents begin, and WNUT-17, GermEval and KLUE are not in it.
             raise ValueError("data_dir is not set: give the folder of the column files (no tagging data in TFDS)")
-        return read_columns([Path(self.data_dir) / name for name in as_tuple(names)], self.columns)
+        return read_columns(paths, self.columns)
 
 
 def tagging(
@@ -96,11 +92,15 @@ def tagging(
     module = BertWithHead(config, HEAD, len(text.labels), True, bilstm_size=bilstm_size, concatenated=concatenated)
     return fine_tuning_task(
         name="tagging",
-        module=module,
+        **of_head(module),
         tokenizer=found,
         seed=seed,
-        read_split=lambda split, length: build_dataset(text, found, split, text.read(split), length),
-        read_file=lambda path, length: build_dataset(text, found, path.name, read_any(text, path), length),
+        read_split=lambda split, length: build_dataset(
+            text, found, split, text.read(split), length, training=split == "train"
+        ),
+        read_file=lambda path, length: build_dataset(
+            text, found, path.name, read_any(text, path), length, training=False
+        ),
         figures=tag_figures,
         outputs=tag_outputs,
         selection=selection_of(text),
@@ -133,10 +133,8 @@ def column_format(given: str | Mapping[str, Any]) -> ColumnFormat:
         if given not in FORMATS:
             raise ValueError(f"format={given!r} is unknown; take one of {', '.join(FORMATS)}, or ColumnFormat's fields")
         return FORMATS[given]
-    try:
-        return ColumnFormat(**given)
-    except TypeError as error:  # a field that it does not have
-        raise ValueError(f"config.format: {str(error).split(') ', 1)[-1]}") from None
+    check_options(ColumnFormat, "format", **given)
+    return ColumnFormat(**given)
 
 
 def read_any(text: TaggedText, path: Path) -> list[TaggedSentence]:
@@ -145,9 +143,18 @@ def read_any(text: TaggedText, path: Path) -> list[TaggedSentence]:
 
 
 def build_dataset(
-    text: TaggedText, tokenizer: Tokenizer, name: str, sentences: list[TaggedSentence], max_seq_length: int
+    text: TaggedText,
+    tokenizer: Tokenizer,
+    name: str,
+    sentences: list[TaggedSentence],
+    max_seq_length: int,
+    *,
+    training: bool,
 ) -> Dataset:
-    """The packed form of sentences; the token target ``labels`` is -1 wherever there is nothing to learn."""
+    """The packed form of sentences; the token target ``labels`` is -1 wherever there is nothing to learn.
+
+    ``name`` is what messages call it.
+    """
     data = tag_windows(
         sentences,
         tokenizer,
@@ -156,18 +163,19 @@ def build_dataset(
         context=text.context,
         stride=text.stride,
         join_words=text.join_words,
-        allow_unseen=name != "train",
+        allow_unseen=not training,
     )
     report_problems(name, problems_of(data, sentences, name))
+    if training:
+        warn_of_taken_apart(tokenizer, (" ".join(sentence.words) for sentence in sentences))
     examples = Examples.of([window.sequence for window in data.windows])
     places = [start + window.label_columns for start, window in zip(examples.bounds, data.windows, strict=False)]
     labels = np.full(len(examples.ids), UNKNOWN_LABEL, np.int32)
     if places:
         labels[np.concatenate(places)] = np.concatenate([window.labels for window in data.windows])
-    examples = Examples.of(
-        [window.sequence for window in data.windows], token_targets={"labels": (labels, UNKNOWN_LABEL)}
-    )
+    examples = replace(examples, token_targets={"labels": (labels, UNKNOWN_LABEL)})
 
+    @decoded_once
     def tags_of(outputs: Outputs) -> list[list[str]]:
         return decode(data, [outputs["tags"][columns] for columns in places])
 
@@ -183,7 +191,7 @@ def build_dataset(
     def details(outputs: Outputs) -> dict[str, Any]:
         return {"types": type_rows(gold, tags_of(outputs))} if labelled and text.columns.entities else {}
 
-    return Dataset(examples, score_all, write, details)
+    return Dataset(examples, score_all, write, details, len(sentences))
 
 
 def problems_of(data: TaggedData, sentences: list[TaggedSentence], name: str) -> Problems:
@@ -245,8 +253,7 @@ def write_columns(path: Path, sentences: list[TaggedSentence], predicted: list[l
 
     Files of characters get their white space back, which is no word: its tag goes on with an entity around it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with written(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         for number, (sentence, tags) in enumerate(zip(sentences, predicted, strict=True)):
             file.write("\n" * (number > 0))
             columns = [tags] if sentence.tags is None else [list(sentence.tags), tags]
@@ -255,7 +262,3 @@ def write_columns(path: Path, sentences: list[TaggedSentence], predicted: list[l
                     around = ["I" + tag[1:] if tag[:2] in ("I-", "E-") else "O" for tag in row]
                     file.write("\t".join([" ", *around]) + "\n")
                 file.write("\t".join([word, *row]) + "\n")
-
-
-def as_tuple(names: Files) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
