@@ -19,7 +19,7 @@ from bert_jax.model.config import BertConfig
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import EncoderLayer, FeedForward, SelfAttention
 from bert_jax.model.heads import MaskedLanguageModelHead, NextSentenceHead, Pooler
-from bert_jax.tasks.pretraining import classification_figures
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.training.optimizer import OptimizerSettings, make_optimizer
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _parts(ours: OurStep) -> dict[str, tuple[int, Run]]:
 def _masked_lm_loss(config: BertConfig, p: Any, x: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     head = MaskedLanguageModelHead(config, parent=None)
     logits: Any = head.apply({"params": p["head"]}, x, p["table"])
-    total, weight = classification_figures("mlm", logits, batch["masked_targets"], batch["masked_weights"])["mlm_loss"]
+    total, weight = cross_entropy(logits, batch["masked_targets"], batch["masked_weights"])["loss"]
     return total / weight
 
 
@@ -107,7 +107,7 @@ def _next_sentence_loss(config: BertConfig, p: Any, x: jax.Array, batch: dict[st
     pooled: Any = Pooler(config, parent=None).apply({"params": p["pooler"]}, x)
     logits: Any = NextSentenceHead(config, parent=None).apply({"params": p["head"]}, pooled)
     labels, weights = batch["next_sentence_labels"], batch["example_weights"]
-    total, weight = classification_figures("nsp", logits, labels, weights)["nsp_loss"]
+    total, weight = cross_entropy(logits, labels, weights)["loss"]
     return total / weight
 
 

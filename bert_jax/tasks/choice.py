@@ -20,8 +20,8 @@ from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.tasks.classification import write_predictions
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
-from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
 
@@ -136,5 +136,4 @@ def by_choice(logits: Float[Array, "r s 1"], batch: Batch) -> Float[Array, "r m 
 
 def choice_figures(logits: Float[Array, "r s 1"], batch: Batch) -> Figures:
     """Cross-entropy over the endings (nats) and accuracy."""
-    found = classification_figures("choice", by_choice(logits, batch), batch["labels"], batch["example_weights"])
-    return {"loss": found["choice_loss"], "accuracy": found["choice_accuracy"]}
+    return cross_entropy(by_choice(logits, batch), batch["labels"], batch["example_weights"])

@@ -20,9 +20,9 @@ from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.writing import written
 from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.decoding import decoded_once
 from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
-from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.scores import confusion_matrix, scores
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
 
@@ -141,8 +141,7 @@ def build_dataset(
 
 def class_figures(logits: Float[Array, "r m c"], batch: Batch) -> Figures:
     """Cross-entropy (nats) and accuracy."""
-    found = classification_figures("class", logits, batch["labels"], batch["example_weights"])
-    return {"loss": found["class_loss"], "accuracy": found["class_accuracy"]}
+    return cross_entropy(logits, batch["labels"], batch["example_weights"])
 
 
 def score_figures(logits: Float[Array, "r m c"], batch: Batch) -> Figures:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -17,6 +16,7 @@ from bert_jax.data.examples import ExampleSettings
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.model.bert import BertForPreTraining, check_batch
 from bert_jax.model.config import BertConfig
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.masking import Masked, MaskingConfig, mask_tokens
 from bert_jax.tasks.task import Batch, Evaluation, Figures, Params, Stream, Task
 
@@ -207,29 +207,12 @@ def figures(log_unigram: Float[Array, "v"], logits: Any, batch: Batch) -> Figure
     """
     mlm_logits, nsp_logits = logits
     targets, weights = batch["masked_targets"], batch["masked_weights"]
-    result = classification_figures("mlm", mlm_logits, targets, weights)
+    result = cross_entropy(mlm_logits, targets, weights, "mlm_")
     result["unigram_loss"] = (-jnp.sum(weights * log_unigram[targets]), jnp.sum(weights))
     if nsp_logits is not None:
         labels, example_weights = batch["next_sentence_labels"], batch["example_weights"]
-        result |= classification_figures("nsp", nsp_logits, labels, example_weights)
+        result |= cross_entropy(nsp_logits, labels, example_weights, "nsp_")
     return result
-
-
-def classification_figures(
-    name: str,
-    logits: Float[Array, "*items c"],
-    labels: Int[Array, "*items"],
-    weights: Float[Array, "*items"],
-) -> Figures:
-    """Cross-entropy and accuracy as (sum, weight) pairs, in float32."""
-    log_normalizer = jax.nn.logsumexp(logits, axis=-1)
-    label_logits = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    right = jnp.argmax(logits, axis=-1) == labels
-    total = jnp.sum(weights)
-    return {
-        f"{name}_loss": (jnp.sum(weights * (log_normalizer - label_logits)), total),
-        f"{name}_accuracy": (jnp.sum(jnp.where(right, weights, 0.0)), total),
-    }
 
 
 def log_unigram_probabilities(counts: Int[np.ndarray, "v"], size: int) -> Float[np.ndarray, "size"]:

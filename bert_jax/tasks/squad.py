@@ -26,9 +26,9 @@ from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.writing import check_output
 from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.decoding import decoded_once
 from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
-from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.squad_answers import (
     Answers,
     AnswerSettings,
@@ -138,7 +138,7 @@ def span_figures(logits: Float[Array, "r t 2"], batch: Batch) -> Figures:
     found: Figures = {}
     for index, name in enumerate(("start", "end")):
         alone = jnp.where(own, logits[:, None, :, index], NOT_OWN)
-        found |= classification_figures(name, alone, batch[f"{name}_columns"], weights)
+        found |= cross_entropy(alone, batch[f"{name}_columns"], weights, f"{name}_")
     (start, weight), (end, _) = found["start_loss"], found["end_loss"]
     return {
         "loss": ((start + end) / 2, weight),

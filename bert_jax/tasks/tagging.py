@@ -20,10 +20,10 @@ from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.writing import written
 from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.decoding import decoded_once
 from bert_jax.tasks.entities import score, word_accuracy
 from bert_jax.tasks.fine_tuning import fine_tuning_task, of_head, open_model, report_problems, warn_of_taken_apart
-from bert_jax.tasks.pretraining import classification_figures
 from bert_jax.tasks.task import Batch, Dataset, Figures, Outputs, Task
 
 HEAD = "tagging_head"
@@ -216,8 +216,7 @@ def problems_of(data: TaggedData, sentences: list[TaggedSentence], name: str) ->
 def tag_figures(logits: Float[Array, "r t c"], batch: Batch) -> Figures:
     """Cross-entropy (nats) and accuracy over the labelled words."""
     weights = (batch["labels"] >= 0).astype(jnp.float32)
-    found = classification_figures("tag", logits, jnp.maximum(batch["labels"], 0), weights)
-    return {"loss": found["tag_loss"], "accuracy": found["tag_accuracy"]}
+    return cross_entropy(logits, jnp.maximum(batch["labels"], 0), weights)
 
 
 def tag_outputs(logits: Float[Array, "r t c"], _batch: Batch) -> dict[str, Array]:
