@@ -22,7 +22,7 @@ from bert_jax.training.train import train
 WORDS = [f"w{chr(97 + i)}" for i in range(20)]
 MODEL = {
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": 64,
@@ -91,11 +91,11 @@ def padded(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 QUIET = MODEL | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-@pytest.mark.parametrize("variant", [{}, {"bilstm_size": 8}, {"concatenated": True}, {"direction": "left_to_right"}])
+@pytest.mark.parametrize("variant", [{}, {"bilstm_size": 4}, {"concatenated": True}])
 def test_a_packed_example_gets_the_logits_it_gets_alone(folder: Path, variant: dict[str, Any]) -> None:
-    direction = variant.pop("direction", "left_to_right" if "concatenated" in variant else "bidirectional")
+    direction = "left_to_right" if "concatenated" in variant else "bidirectional"
     task = make(folder, model=QUIET | {"attention_direction": direction}, **variant)
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     batch = task.stream(16, 32, 1).batch(0)
     assert batch["input_ids"].shape[0] < 8  # several to a row
     forward = jax.jit(partial(task.forward, dropout_key=None))
@@ -120,14 +120,15 @@ def test_a_packed_example_gets_the_logits_it_gets_alone(folder: Path, variant: d
 
 def test_loss_by_hand_and_in_pieces(folder: Path) -> None:
     task = make(folder, model=QUIET)
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     batch = jax.tree.map(jnp.asarray, task.stream(16, 32, 4).batch(0))
-    logits = np.asarray(task.forward(params, batch, None), np.float64)
+    found = jax.jit(partial(task.forward, dropout_key=None))(params, batch)
+    logits = np.asarray(found, np.float64)
     weights, labels = np.asarray(batch["example_weights"]), np.asarray(batch["labels"])
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, labels[..., None], -1)[..., 0][weights > 0]
     assert len(expected) == 16
-    total, weight = task.figures(task.forward(params, batch, None), batch)["loss"]
+    total, weight = task.figures(found, batch)["loss"]
     assert float(weight) == 16
     assert float(total) == pytest.approx(expected.sum(), rel=1e-5)
     whole, _ = jax.jit(partial(gradients, task=task, accumulation_steps=1))(params, batch, jax.random.key(0))
@@ -135,20 +136,28 @@ def test_loss_by_hand_and_in_pieces(folder: Path) -> None:
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-6), whole, parts)
 
 
-@pytest.mark.end_to_end
-def test_learns_and_predicts_from_the_workdir_alone(folder: Path, tmp_path: Path) -> None:
-    source = tmp_path / "data"
-    source.mkdir()
+@pytest.fixture(scope="module")
+def learned(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float], Path]:
+    """A run of classes, its figures, and the folder of its own data."""
+    source, workdir = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("runs") / "classes"
     for name in ("train.csv", "dev.csv", "test.csv"):
         (source / name).write_text((folder / name).read_text())
-    result = train(config(folder, data_dir=str(source), train_steps=300), tmp_path / "run")
+    model = MODEL | {"num_hidden_layers": 2}
+    return workdir, train(config(folder, data_dir=str(source), model=model, train_steps=300), workdir), source
+
+
+@pytest.mark.end_to_end
+def test_learns_and_predicts_from_the_workdir_alone(
+    learned: tuple[Path, dict[str, float], Path], tmp_path: Path
+) -> None:
+    workdir, result, source = learned
     assert result["accuracy"] > 0.95
     assert result["score"] == pytest.approx((result["accuracy"] + result["macro_f1"]) / 2)
-    assert evaluate_workdir(tmp_path / "run") == pytest.approx(result, rel=1e-5)
+    assert evaluate_workdir(workdir) == pytest.approx(result, rel=1e-5)
     test = source / "test.csv"
     for name in ("train.csv", "dev.csv"):
         (source / name).unlink()
-    assert predict_workdir(tmp_path / "run", test, tmp_path / "out.tsv") == 30
+    assert predict_workdir(workdir, test, tmp_path / "out.tsv") == 30
     with (tmp_path / "out.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     with test.open() as file:
@@ -156,26 +165,28 @@ def test_learns_and_predicts_from_the_workdir_alone(folder: Path, tmp_path: Path
     assert rows[0].keys() == {"index", "prediction", "other", "same"}
     assert np.mean([row["prediction"] == kind for row, kind in zip(rows, gold, strict=True)]) > 0.9
     assert all(float(row[row["prediction"]]) >= 0.5 for row in rows)
-    assert json.loads((tmp_path / "run/config.json").read_text())["labels"] == ["other", "same"]
+    assert json.loads((workdir / "config.json").read_text())["labels"] == ["other", "same"]
     with pytest.raises(FileNotFoundError, match=r"train\.csv"):
-        evaluate_workdir(tmp_path / "run", "train")
+        evaluate_workdir(workdir, "train")
     with pytest.raises(FileNotFoundError, match=r"no file nowhere\.csv; give a file or the name of a split"):
-        predict_workdir(tmp_path / "run", "nowhere.csv", tmp_path / "out.tsv")
+        predict_workdir(workdir, "nowhere.csv", tmp_path / "out.tsv")
 
 
 @pytest.mark.end_to_end
-def test_scores_and_a_head_of_another_shape(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(config(folder), tmp_path / "classes")
+def test_scores_and_a_head_of_another_shape(
+    folder: Path,
+    learned: tuple[Path, dict[str, float], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     data = config(folder)["data"] | {"label": "degree", "kind": "regression"}
-    given = config(folder, data=data, init_from=str(tmp_path / "classes"), model={}, train_steps=200)
+    given = config(folder, data=data, init_from=str(learned[0]), model={}, train_steps=200)
     del given["tokenizer"]
     result = train(given, tmp_path / "scores")
     assert result["pearson"] > 0.9
-    assert (
-        "new: regressor; unused: classifier" in capsys.readouterr().err
-    )
+    assert "new: regressor; unused: classifier" in capsys.readouterr().err
     # Four classes after two: the same head by name, of another shape.
-    data = config(folder)["data"] | {"label": "degree"}
+    data = config(folder)["data"] | {"label": "degree", "dev": ""}
     train(given | {"data": data, "train_steps": 1}, tmp_path / "four")
     assert "new: classifier; unused: classifier" in capsys.readouterr().err
     params, _ = read_params(tmp_path / "four")
@@ -184,9 +195,12 @@ def test_scores_and_a_head_of_another_shape(folder: Path, tmp_path: Path, capsys
 
 @pytest.mark.end_to_end
 def test_two_encoders_side_by_side_begin_with_those_given(folder: Path, tmp_path: Path) -> None:
+    data = config(folder)["data"] | {"dev": ""}
     for name, direction in (("ltr", "left_to_right"), ("rtl", "right_to_left")):
-        train(config(folder, train_steps=1, model=MODEL | {"attention_direction": direction}), tmp_path / name)
-    given = config(folder, concatenated=True, model={}, init_from=str(tmp_path / "ltr"), train_steps=1)
+        train(
+            config(folder, data=data, train_steps=1, model=MODEL | {"attention_direction": direction}), tmp_path / name
+        )
+    given = config(folder, data=data, concatenated=True, model={}, init_from=str(tmp_path / "ltr"), train_steps=1)
     del given["tokenizer"]
     with pytest.raises(ValueError, match="concatenated=True and right_to_left_from belong together"):
         train(given, tmp_path / "both")
@@ -222,7 +236,7 @@ def test_long_texts_are_cut_and_counted_or_read_in_windows(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": {"source": "tables"}}, "data.source='tables' is unknown; take glue, korean or table"),
+        ({"data": {"source": "tables"}}, "data.source='tables' is unknown; take glue, korean, table"),
         (
             {"data": {"source": "table", "text_b": "two"}},
             "config.data: missing a required argument: 'text_a'",
@@ -248,6 +262,18 @@ def test_a_label_not_seen_in_training_is_named(folder: Path, tmp_path: Path) -> 
     task = make(folder, data_dir=str(tmp_path))
     with pytest.raises(ValueError, match=r"dev\.csv:3: label 'similar' was not seen in training"):
         task.evaluation("dev", 4, 32, 1)
+
+
+def test_a_files_name_is_no_role(folder: Path, tmp_path: Path) -> None:
+    """A file called like the training split is predicted like any other."""
+    (tmp_path / "train").write_text("one,two\nwa,wb\n")
+    data = config(folder)["data"] | {"table_format": "csv"}
+    task = make(folder, data=data)
+    assert task.read_file is not None
+    dataset = task.read_file(tmp_path / "train", 32)
+    assert dataset.num_items == 1 and dataset.scores({"logits": np.zeros((1, 2))}) == {}
+    dataset.write({"logits": np.zeros((1, 2))}, tmp_path / "out.tsv", {})
+    assert (tmp_path / "out.tsv").read_text().splitlines()[1] == "0\tother\t0.500000\t0.500000"
 
 
 def test_a_run_without_development_set(folder: Path, tmp_path: Path) -> None:

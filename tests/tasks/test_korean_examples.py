@@ -14,6 +14,7 @@ from bert_jax.data.text_data import open_text_data
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.vocabulary import learn_sentencepiece, learn_wordpiece
+from bert_jax.tasks import TASKS, fine_tuning
 from bert_jax.training.evaluate import predict_workdir
 from bert_jax.training.settings import read_config
 from configs import korean
@@ -70,9 +71,12 @@ def tiny_config(task: str, folder: Path, tokenizer: Tokenizer, **changes: Any) -
 
 @pytest.mark.parametrize(
     ("task", "write", "kind", "expected"),
-    [("nsmc", write_nsmc, "wordpiece", "0"), ("klue_nli", write_klue_nli, "sentencepiece", "contradiction")],
+    [
+        ("nsmc", write_nsmc, "wordpiece", ("0", "부정")),
+        ("klue_nli", write_klue_nli, "sentencepiece", ("contradiction", "거짓")),
+    ],
 )
-def test_sentences_of_the_documentation(task: str, write: Any, kind: str, expected: str, tmp_path: Path) -> None:
+def test_sentences_of_the_documentation(task: str, write: Any, kind: str, expected: Any, tmp_path: Path) -> None:
     texts = write(tmp_path)
     if kind == "wordpiece":
         tokenizer: Tokenizer = learn_wordpiece(texts, 120, lowercase=False, min_frequency=1)
@@ -81,8 +85,8 @@ def test_sentences_of_the_documentation(task: str, write: Any, kind: str, expect
     result = bert_jax.train(tiny_config(task, tmp_path, tokenizer), tmp_path / "run")
     assert result["accuracy"] > 0.9
     assert predict_workdir(tmp_path / "run", tmp_path / "input", tmp_path / "out.tsv") == 1
-    _, line = (tmp_path / "out.tsv").read_text().splitlines()
-    assert line.split("\t")[:2] == ["0", expected]
+    header, line = (row.split("\t") for row in (tmp_path / "out.tsv").read_text().splitlines())
+    assert line[:2] == ["0", expected[0]] and (header[-1], line[-1]) == ("name", expected[1])
 
 
 def test_the_question_of_the_documentation_is_read(tmp_path: Path) -> None:
@@ -121,6 +125,7 @@ def test_choices_to_predict_need_no_labels(tmp_path: Path) -> None:
 def test_an_uncased_vocabulary_says_that_hangul_is_taken_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fine_tuning._say_once.cache_clear()
     texts = write_nsmc(tmp_path)
     for lowercase, said in ((False, 0), (True, 1)):
         tokenizer = learn_wordpiece(texts, 120, lowercase=lowercase, min_frequency=1)
@@ -128,3 +133,26 @@ def test_an_uncased_vocabulary_says_that_hangul_is_taken_apart(
             _, task = read_config(tiny_config("nsmc", tmp_path, tokenizer))
             task.stream(4, 32, 1)
         assert capsys.readouterr().err.count("takes apart into Jamo") == said
+
+
+def test_every_text_of_every_task_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hangul in the second sentence, in an ending, in a context and in words."""
+    learn_wordpiece(["a b 가나다"], 40, lowercase=True, min_frequency=1).save(tmp_path / "tokenizer")
+    (tmp_path / "pairs.tsv").write_text("one\ttwo\tlabel\na\t가\t0\nb\tb\t1\n")
+    item = {"ctx": "a", "endings": ["b", "나"], "label": 0}
+    (tmp_path / "endings.jsonl").write_text(json.dumps(item) + "\n")
+    question = {"id": "1", "question": "a", "answers": [{"text": "다", "answer_start": 0}]}
+    (tmp_path / "squad.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "다", "qas": [question]}]}]}))
+    (tmp_path / "words.txt").write_text("a O\n가 O\n")
+    pairs = {"source": "table", "train": "pairs.tsv", "text_a": "one", "text_b": "two"}
+    for name, options in {
+        "classification": {"data": pairs},
+        "choice": {"data": {"source": "hellaswag", "train": "endings.jsonl"}},
+        "squad": {"train": "squad.json", "version": "1.1", "max_query_length": 8},
+        "tagging": {"train": "words.txt"},
+    }.items():
+        fine_tuning._say_once.cache_clear()
+        model = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        shared = {"data_dir": str(tmp_path), "tokenizer": str(tmp_path / "tokenizer"), "model": model}
+        TASKS[name](seed=0, **shared, **options).stream(1, 32, 1)
+        assert capsys.readouterr().err.count("takes apart into Jamo") == 1, name

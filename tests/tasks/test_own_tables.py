@@ -45,7 +45,7 @@ def test_classes_without_a_development_set(tmp_path: Path) -> None:
     assert lines[0] == ["index", "prediction", "bad", "good"]
     assert [line[:2] for line in lines[1:]] == [["0", "bad"], ["1", "good"]]
     (tmp_path / "elsewhere.csv").rename(tmp_path / "train.csv")
-    with pytest.raises(ValueError, match="split 'dev' holds no example; give one that does"):
+    with pytest.raises(ValueError, match="split 'dev' holds no labelled example; give one that does"):
         evaluate_workdir(tmp_path / "run")
     with pytest.raises(FileNotFoundError, match="holds no evaluated checkpoint"):
         best_step(tmp_path / "run", ("score", "max"))

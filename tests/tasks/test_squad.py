@@ -23,7 +23,8 @@ from bert_jax.data.squad import (
 )
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.tasks import TASKS
-from bert_jax.tasks.squad import UNLABELLED, span_figures, window_examples
+from bert_jax.tasks.squad import UNLABELLED, mistakes, span_figures, window_examples
+from bert_jax.tasks.squad_answers import Answers, Candidate
 from bert_jax.tasks.squad_score import score
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.evaluate import evaluate_workdir, predict_workdir
@@ -35,7 +36,7 @@ WORDS = [f"w{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(40)]
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "?", "##x"], lowercase=True)
 MODEL = {
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": 64,
@@ -94,6 +95,7 @@ def config(folder: Path, **changes: Any) -> dict[str, Any]:
         "optimizer": {"learning_rate": 3e-3},
         "log_every_steps": 10,
         "eval_every_steps": 1000,
+        "mesh": {"data": 1},
     } | changes
 
 
@@ -147,7 +149,7 @@ def compiled(task: Any, params: Any) -> Any:
     return lambda batch: jax.device_get(jax.jit(run)(jax.tree.map(jnp.asarray, batch)))
 
 
-@pytest.mark.parametrize("variant", [{}, {"bilstm_size": 8, "concatenated": True}])
+@pytest.mark.parametrize("variant", [{}, {"bilstm_size": 4, "concatenated": True}])
 def test_packed_equals_alone(tokenizer: str, variant: dict[str, Any]) -> None:
     changes = {"attention_direction": "left_to_right"} if variant else {}
     task = TASKS["squad"](seed=0, tokenizer=tokenizer, model=MODEL | changes, **variant)
@@ -200,7 +202,7 @@ def test_a_run_with_unanswerable_questions(tmp_path: Path, tokenizer: str) -> No
     }
     assert score(dev, tmp_path / "answers" / "predictions.json")["f1"] == 100.0
 
-    with pytest.raises(ValueError, match="is a file, but answers are written as several"):
+    with pytest.raises(ValueError, match="is a file, but the output is several; give a folder"):
         predict_workdir(workdir, dev, dev)
     with pytest.raises(ValueError, match="no split 'test'; choose from train, dev"):
         evaluate_workdir(workdir, "test")
@@ -256,11 +258,36 @@ def test_the_threshold_is_tuned_and_used(tmp_path: Path, tokenizer: str) -> None
     assert (figures["f1"], figures["f1_at_0"], figures["exact_match_at_0"]) == (100.0, 75.0, 75.0)
     assert figures["best_f1"] == 100.0 and figures["best_f1_thresh"] == pytest.approx(-4.0)
     assert not {"total", "missing", "HasAns_total"} & set(figures)
+    assert dataset.details(outputs) == {"mistakes": []} and dataset.num_items == 4  # at 0 "c" would be one
     for given, expected in (({}, ["wab", "wab", "wab", ""]), (figures, ["wab", "wab", "", ""])):
         dataset.write(outputs, tmp_path / "answers", given)
         texts = json.loads((tmp_path / "answers" / "predictions.json").read_text())
         assert [texts[id] for id in "abcd"] == expected
         assert score(file, texts)["f1"] == figures["f1" if given else "f1_at_0"]
+
+
+def test_mistakes_are_of_the_answers_given() -> None:
+    def found(name: str, share: float, odds: float) -> Answers:
+        candidates = [Candidate("wab wac", share, 0.0, 0.0), Candidate("", 1 - share, 0.0, 0.0)]
+        return Answers(name, tuple(sorted(candidates, key=lambda one: -one.probability)), "wab wac", odds)
+
+    asked = [
+        make_question("right", "right ?", "wab wac wad", [("wac wad", 4)]),  # one word of two is no mistake
+        make_question("other", "other ?", "wab wac wad", [("wad", 8)]),
+        make_question("nothing", "nothing ?", "wab wac wad", [("wab", 0)]),
+        make_question("answered", "answered ?", "wab wac wad", [], is_impossible=True),
+        make_question("refused", "refused ?", "wab wac wad", [], is_impossible=True),
+    ]
+    odds = {"right": -2.0, "other": -2.0, "nothing": 2.0, "answered": -1.0, "refused": 1.0}
+    shares = {"right": 0.9, "other": 0.6, "nothing": 0.2, "answered": 0.4, "refused": 0.3}
+    answers = [found(name, shares[name], odds[name]) for name in odds]
+    rows = [tuple(row.values()) for row in mistakes(asked, answers)]
+    assert rows == [
+        ("nothing ?", "wab", "no answer", 0.8),
+        ("other ?", "wad", "wab wac", 0.6),
+        ("answered ?", "no answer", "wab wac", 0.4),
+    ]
+    assert [row["text"] for row in mistakes(asked, answers, -1.5)] == ["nothing ?", "other ?"]
 
 
 def test_bad_data_is_counted_and_loses_no_question(
@@ -285,8 +312,11 @@ def test_bad_data_is_counted_and_loses_no_question(
     # Windows of 15 tokens of the 20 a stride of 4 apart, twice; of the others one each where an answer is known.
     assert stream.num_examples == 3 + 2 * 3
 
-    predicted = task.read_file(file, 20) if task.read_file else None
-    assert predicted is not None
+    assert task.read_file is not None
+    for name in ("train", "dev"):  # a file's name is no role
+        predicted = task.read_file(save(tmp_path / name, content), 20)
+        assert predicted.num_items == 8 and len(predicted.examples) > stream.num_examples
+    predicted = task.read_file(file, 20)
     predicted.write({"logits": np.zeros((len(predicted.examples.ids), 2), np.float32)}, tmp_path / "out", {})
     texts = json.loads((tmp_path / "out" / "predictions.json").read_text())
     assert list(texts) == ["empty", "one token", "cut", "absent", "moved", "long", "none", "unlabelled"]
@@ -319,6 +349,33 @@ def test_no_development_set_and_an_empty_file(tmp_path: Path, tokenizer: str) ->
     assert task.read_file is not None
     task.read_file(empty, 32).write({}, tmp_path / "out", {})
     assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == {}
+
+
+def test_sets_of_tfds_are_taken_only_where_no_file_is_named(
+    tmp_path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def read(_version: str, split: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(split)
+        return [make_question("1", "waa ?", "wab wac", [("wab", 0)])]
+
+    monkeypatch.setattr("bert_jax.tasks.squad.read_squad_tfds", read)
+    options: dict[str, Any] = {"seed": 0, "tokenizer": tokenizer, "model": MODEL, "max_query_length": 8}
+    mine = str(save(tmp_path / "mine.json", questions_of(3, impossible=False)))
+    task = TASKS["squad"](train=mine, **options)
+    assert task.stream(2, 32, 1).num_examples == 3 and not list(task.evaluation("dev", 2, 32, 1).batches)
+    task = TASKS["squad"](dev=mine, **options)
+    assert len(list(task.evaluation("dev", 2, 32, 1).batches)) == 1
+    with pytest.raises(ValueError, match="train is not set: give its file"):
+        task.stream(2, 32, 1)
+    assert not asked
+    for dev, expected in ((None, ["train", "dev"]), ("", ["train"])):
+        asked.clear()
+        task = TASKS["squad"](dev=dev, **options)
+        assert task.stream(1, 32, 1).num_examples == 1
+        assert bool(list(task.evaluation("dev", 2, 32, 1).batches)) == (dev is None)
+        assert asked == expected
 
 
 def test_korean_answers_end_inside_words(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_labels_stand_at_first_pieces(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("Anna\tB-PER\nxy\tO\nsmith\tO\n")
     text = open_tagged_text("", {"train": ""}, "columns", ("O", "B-PER"), "sentence", None, True)
-    dataset = build_dataset(text, WordPiece(PIECES, lowercase=True), "dev", read_columns(path), 16)
+    dataset = build_dataset(text, WordPiece(PIECES, lowercase=True), "dev", read_columns(path), 16, training=False)
     labels, fill = dataset.examples.token_targets["labels"]
     assert labels.tolist() == [-1, 1, 0, -1, 0, -1] and fill == -1  # [CLS] anna x ##y smith [SEP]
 
