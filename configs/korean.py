@@ -8,7 +8,7 @@ klue_ner: names; korsts, klue_sts: similarity; kobest_boolq, kobest_copa, kobest
 kobest_hellaswag), size= (as pretrain.py's: no ``init_from``, but from scratch with the vocabulary ``tokenizer``).
 ``data_dir`` holds the official files. WordPiece and SentencePiece both do, cased: an uncased one takes Hangul apart.
 
-Of files to predict the labels may be missing. Inference, of runs/nli; sentiment; a question:
+Of files to predict the labels may be missing; the last column has the Korean name. Inference; sentiment; a question:
 
     echo '[{"premise": "나 출근했어", "hypothesis": "난 백수야"}]' > pair.json
     python -m experiments.predict --workdir runs/nli --input pair.json --output pair.tsv          # contradiction (거짓)

@@ -24,7 +24,6 @@ from bert_jax.data.squad import Question, Window, WindowSettings, make_windows, 
 from bert_jax.data.squad_tfds import read_squad_tfds
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
-from bert_jax.data.writing import check_output
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.tasks.cross_entropy import cross_entropy
 from bert_jax.tasks.decoding import decoded_once
@@ -235,7 +234,6 @@ class _Reader:
             return answer_figures(answers_of(outputs), gold, self.rules) if labelled else {}
 
         def write(outputs: Outputs, path: Path, figures: Mapping[str, float]) -> None:
-            check_output(path, folder=True)
             write_answers(path, answers_of(outputs), figures.get("null_threshold", 0.0))
 
         def details(outputs: Outputs) -> dict[str, Any]:
@@ -243,7 +241,7 @@ class _Reader:
                 return {}
             return {"mistakes": mistakes(questions, answers_of(outputs), score_all(outputs).get("null_threshold", 0.0))}
 
-        return Dataset(examples, score_all, write, details, len(questions))
+        return Dataset(examples, score_all, write, details, len(questions), writes_folder=True)
 
 
 def mistakes(questions: list[Question], found: list[Answers], threshold: float = 0.0) -> list[dict[str, Any]]:

@@ -49,6 +49,7 @@ class Dataset:
         details: what a report shows beside the figures, as JSON values: ``confusion_matrix`` {labels, counts},
             ``mistakes`` [{text, label, prediction, probability}], ``types`` [{type, ...}]; each if there is one.
         num_items: what ``write`` writes one prediction each for (questions, not windows); None: the examples.
+        writes_folder: whether ``write`` writes several files into a folder.
     """
 
     examples: Examples
@@ -56,6 +57,7 @@ class Dataset:
     write: Callable[[Outputs, Path, Mapping[str, float]], None]
     details: Callable[[Outputs], dict[str, Any]] = lambda outputs: {}
     num_items: int | None = None
+    writes_folder: bool = False
 
 
 @dataclass(frozen=True)

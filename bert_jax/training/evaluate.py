@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.data.packing import Unpacked
+from bert_jax.data.writing import check_output
 from bert_jax.tasks.fine_tuning import whole_pass
 from bert_jax.tasks.task import Evaluation, Figures, Outputs, Params, Task
 from bert_jax.training.checkpoint import best_step, read_params
@@ -126,6 +127,7 @@ def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path,
         evaluation = task.evaluation(str(source), last.batch_size, length, rows)
     if evaluation.dataset is None or not len(evaluation.dataset.examples):
         raise ValueError(f"{source} holds nothing to predict; give a file or a split that does")
+    check_output(Path(output), folder=evaluation.dataset.writes_folder)  # not after all the work
     with jax.set_mesh(mesh):
         _, outputs = make_forward(task, mesh, shardings, settings.seed)(params, evaluation)
     if jax.process_index() == 0:
