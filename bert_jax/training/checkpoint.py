@@ -84,6 +84,11 @@ class Checkpoints:
             items = self.manager.restore(step, args=wanted)
         except (ValueError, KeyError, OSError) as error:
             directory, reason = self.manager.directory / str(step), " ".join(str(error).split())[:200]
+            if "tree structures do not match" in reason:
+                raise ValueError(
+                    f"{directory} holds another model than the config's ({reason}); give another --workdir, or the"
+                    " config that the run began with"
+                ) from error
             raise ValueError(
                 f"{directory} cannot be read ({reason}); delete it to go on from the one before"
             ) from error

@@ -64,6 +64,8 @@ def load_initial(source: str | Path, fresh: Params, labels: Sequence[str] | None
         path = path_of(key_path)
         value = found.get(path)
         if value is not None and np.shape(value) == leaf.shape and (same_labels or not path.startswith(OF_LABELS)):
+            if not np.isfinite(value).all():
+                raise ValueError(f"{path} in {source} is not finite; that run has diverged, give another")
             return found.pop(path)
         if path.startswith(ENCODER):
             if value is None:

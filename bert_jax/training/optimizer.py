@@ -6,6 +6,7 @@ state, so that a grid over them needs no second compilation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         if self.name not in ("adamw", "lamb"):
             raise ValueError(f"optimizer.name={self.name!r} is unknown; take 'adamw' or 'lamb'")
-        if self.learning_rate < 0 or self.clip_norm <= 0:
+        if not (0 <= self.learning_rate < math.inf and self.clip_norm > 0):
             raise ValueError(
                 f"optimizer.learning_rate={self.learning_rate} must be >= 0 and clip_norm={self.clip_norm} > 0"
             )

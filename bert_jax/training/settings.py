@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -98,8 +99,10 @@ class TrainSettings:
         lengths = [self.train_steps is not None, self.train_epochs is not None, bool(self.phases)]
         if sum(lengths) != 1:
             raise ValueError("give exactly one of train_steps, train_epochs and phases")
-        if self.train_epochs is not None and self.train_epochs <= 0:
-            raise ValueError(f"train_epochs={self.train_epochs} must be more than 0")
+        if self.train_epochs is not None and not 0 < self.train_epochs < math.inf:
+            raise ValueError(f"train_epochs={self.train_epochs} must be a number above 0")
+        if self.warmup_ratio is not None and not 0 <= self.warmup_ratio <= 1:
+            raise ValueError(f"warmup_ratio={self.warmup_ratio} must be between 0 and 1")
         if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError("give warmup_steps or warmup_ratio, not both")
 

@@ -45,6 +45,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
     phases = plan(settings, task)
     total = sum(phase.train_steps for phase in phases)
     mesh = make_mesh(settings.mesh)
+    # What is wrong with the held-out data is said now, not when the training is done.
+    task.evaluation(task.eval_split, phases[-1].batch_size, phases[-1].max_seq_length, row_devices(mesh))
     prepare_workdir(workdir, config, task)
     result: dict[str, float] = {}
     with (

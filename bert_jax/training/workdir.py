@@ -21,7 +21,10 @@ from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 ENVIRONMENT = "environment.json"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
-FIXED = ("task:", "objective:", "optimizer.name:", "model", "labels")
+FIXED = (
+    *("task:", "objective:", "optimizer.name:", "model", "labels", "bilstm_size:", "concatenated:"),
+    *("right_to_left_from:", "features:", "data.kind:", "version:", "start:"),
+)
 FREE = tuple(
     f"model.{name}:"
     for name in (
