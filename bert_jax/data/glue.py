@@ -189,7 +189,8 @@ def _read_msr(path: Path, split: str, problems: Problems) -> list[TextExample]:
             "put GLUE's list there"
         )
     dev = {tuple(cells) for _, cells in read_rows(found[0], [0, 1], problems, table_format="tsv", header=False)}
-    ids = {line: tuple(cells) for line, cells in read_rows(path, ["#1 ID", "#2 ID"], Problems(), table_format="tsv")}
+    pairs = read_rows(path, ["#1 ID", "#2 ID"], Problems(), table_format="tsv", refuse_short=False)
+    ids = {line: tuple(cells) for line, cells in pairs}
     examples = [example for example in examples if (ids[example.line] in dev) == (split == "dev")]
     _check_labels(examples, ("0", "1"))
     return examples

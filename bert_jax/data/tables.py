@@ -16,7 +16,9 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
+import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence as List
 from dataclasses import dataclass
@@ -35,7 +37,10 @@ MALFORMED = "row with missing cells, skipped"
 REPAIRED = "row with missing cells, kept with an empty text"
 BLANK_LINE = "blank line, skipped"
 EXTRA_CELLS = "row with more cells than columns, the first ones taken"
+FEW_CELLS = "row with fewer cells than columns, none of those wanted"
 _SUFFIXES = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def read_table(
     wanted = columns.named()
     examples: list[TextExample] = []
     source = str(path)
-    for line, cells in read_rows(path, list(wanted.values()), problems, table_format=table_format, header=header):
+    options: dict[str, Any] = {"table_format": table_format, "header": header, "refuse_short": missing == "error"}
+    for line, cells in read_rows(path, list(wanted.values()), problems, **options):
         row = dict(zip(wanted, cells, strict=True))
         place = f"{source}:{line}"
         absent = [f"{wanted[field]!r}" for field, cell in row.items() if cell is None]
@@ -99,10 +105,13 @@ def read_rows(
     *,
     table_format: TableFormat = "auto",
     header: bool = True,
+    refuse_short: bool = True,
 ) -> Iterator[Row]:
     """(line of the row from 1, its cells in the order of `columns`); None for a cell that the row does not have.
 
-    ValueError for an unknown format or column, and for text that is not of the format.
+    A row that has all of `columns` but fewer cells than the header (or, without, the first row) may have lost one
+    before them: refused, or without `refuse_short` counted.
+    ValueError for an unknown format or column, an empty file, and for text that is not of the format.
     """
     kind = _format(Path(path)) if table_format == "auto" else table_format
     if kind in ("jsonl", "json"):
@@ -116,17 +125,20 @@ def read_rows(
     )
     width = None
     if header:
-        _, names = next(rows, (1, [""]))
+        _, names = next(rows, (1, None))
+        if names is None:
+            raise ValueError(f"{path} is empty: give a file with examples")
         positions = _positions(path, names, columns)
         width = len(names)
     else:
         positions = [_position_only(path, column) for column in columns]
-    yield from _pick_cells(rows, positions, path, width, problems)
+    yield from _pick_cells(rows, positions, path, width, problems, refuse_short)
 
 
 def read_objects(path: str | Path, array: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, object) of JSON lines, or with `array` (number from 1, object) of one JSON array. ValueError."""
     text = read_text(path)
+    doubtful = _SURROGATE.search(text) is not None
     if array:
         values = _json(path, 1, text)
         if not isinstance(values, list):
@@ -138,20 +150,27 @@ def read_objects(path: str | Path, array: bool = False) -> Iterator[tuple[int, d
     for number, value in numbered:
         if not isinstance(value, dict):
             raise ValueError(f"{path}:{number}: no JSON object: write the columns as its keys")
+        if doubtful:
+            check_characters(json.dumps(value, ensure_ascii=False), f"{path}:{number}")
         yield number, value
 
 
 def read_text(path: str | Path) -> str:
     """A whole file, decompressed by its suffix (.gz, .bz2). A byte order mark is dropped.
 
-    FileNotFoundError; ValueError with the line of a byte that is not UTF-8.
+    FileNotFoundError; ValueError for a damaged archive, and with the line of a byte that is not UTF-8.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: check the folder and the name")
-    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
-    with opener(path, "rb") as file:
-        data = file.read()
+    data = path.read_bytes()
+    unpack = {".gz": gzip.decompress, ".bz2": bz2.decompress}.get(path.suffix)
+    try:
+        data = unpack(data) if unpack else data
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be decompressed ({error}): fetch or pack it again, or rename it if it is not compressed"
+        ) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -159,6 +178,15 @@ def read_text(path: str | Path) -> str:
         raise ValueError(
             f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8: convert the file, e.g. by iconv -t utf-8"
         ) from None
+
+
+def check_characters(text: str, place: str) -> None:
+    """ValueError for half of a surrogate pair, which JSON's escapes can write but no file can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(text[error.start]):04x}"
+        raise ValueError(f"{place} has {half}, half of a character: write both escapes or remove it") from None
 
 
 def _example(
@@ -254,12 +282,21 @@ def _pick_cells(
     path: str | Path,
     width: int | None,
     problems: Problems,
+    refuse_short: bool,
 ) -> Iterator[Row]:
     for line, cells in rows:
         width = len(cells) if width is None else width
         if len(cells) > width:
             problems.add(EXTRA_CELLS, f"{path}:{line}")
-        yield line, [cells[position] if position < len(cells) else None for position in positions]
+        picked = [cells[position] if position < len(cells) else None for position in positions]
+        if len(cells) < width and None not in picked:
+            if refuse_short:
+                raise ValueError(
+                    f"{path}:{line}: the row has {len(cells)} of {width} cells, so which is missing is unclear: "
+                    "complete it or remove it"
+                )
+            problems.add(FEW_CELLS, f"{path}:{line}")
+        yield line, picked
 
 
 def _json(path: str | Path, line: int, text: str) -> Any:

@@ -21,6 +21,7 @@ from bert_jax.data.windows import windows
 
 TRUNCATED = "text longer than max_seq_length, cut"
 IN_WINDOWS = "text longer than max_seq_length, read in windows"
+LARGEST_SCORE = float(np.finfo(np.float32).max)
 PAIR_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 
 
@@ -50,11 +51,14 @@ def find_labels(examples: Iterable[TextExample]) -> tuple[str, ...]:
     ValueError for an example without label, and for fewer than two classes.
     """
     found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for example in examples:
         found[str(_label(example))] = None
+        sources[example.source] = None
     if len(found) < 2:
+        files = f" of {', '.join(filter(None, sources))}" if any(sources) else ""
         raise ValueError(
-            f"the training examples have {len(found)} different labels ({', '.join(found) or 'no rows'}): "
+            f"the training examples{files} have {len(found)} different labels ({', '.join(found) or 'no rows'}): "
             "at least two are needed, check the label column"
         )
     if all(label.removeprefix("-").isdecimal() for label in found):
@@ -94,6 +98,8 @@ def parse_score(label: str | float, place: str) -> float:
         score = math.nan
     if not math.isfinite(score):
         raise ValueError(f"{place}: {label!r} is no score: write a number, or read the column as classes")
+    if abs(score) > LARGEST_SCORE:
+        raise ValueError(f"{place}: the score {label!r} is beyond {LARGEST_SCORE:.4g}, what 32 bits hold: rescale it")
     return score
 
 

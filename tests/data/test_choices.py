@@ -35,6 +35,10 @@ def test_swag(tmp_path):
     assert read_swag(test, Problems(), labelled=False)[0].label is None
     with pytest.raises(ValueError, match="has no column 'label'"):
         read_swag(test, Problems())
+    # With an ending too few the label stands in the place of the last.
+    write(path, f"{HEADER},label\n{ROW.removesuffix(',eats.')},2\n")
+    with pytest.raises(ValueError, match=r"val.csv:2: the row has 11 of 12 cells"):
+        read_swag(path, Problems(), labelled=False)
 
 
 def test_hellaswag_of_both_forms(tmp_path):

@@ -11,6 +11,7 @@ from bert_jax.data.tables import (
     BLANK_LINE,
     EMPTY_TEXT,
     EXTRA_CELLS,
+    FEW_CELLS,
     MALFORMED,
     REPAIRED,
     Columns,
@@ -106,6 +107,12 @@ def test_missing_cells(tmp_path):
     kept = read_table(path, Columns("first", "second", row_id="id"), problems, missing="keep")
     assert [(e.text_a, e.text_b) for e in kept] == [("a", ""), ("b", "c")]
     assert problems.counts == {REPAIRED: 1, EMPTY_TEXT: 1}
+    problems = Problems()
+    write(path, "first\tid\tlabel\na\n")
+    assert [e.text_a for e in read_table(path, Columns("first"), problems, missing="skip")] == ["a"]
+    assert problems.as_dict() == {FEW_CELLS: {"count": 1, "first": f"{path}:2"}}
+    pair = write(tmp_path / "pair.jsonl", '{"text": "\\ud83d\\ude00"}')
+    assert read_table(pair, Columns("text"), Problems())[0].text_a == "\U0001f600"
     with pytest.raises(ValueError, match=r"b.jsonl:2: the row has no 'label'"):
         lines = write(tmp_path / "b.jsonl", '{"text": "x", "label": "1"}\n{"text": "x"}\n')
         read_table(lines, Columns("text", label="label"), Problems())
@@ -119,7 +126,14 @@ def test_missing_cells(tmp_path):
         ("a.tsv", "text\nx\n", Columns(3), "has 1 columns, none at position 3"),
         ("a.tsv", "text\tlabel\nx\t \n", Columns("text", label="label"), r"a.tsv:2: the cell of 'label' is empty"),
         ("a.tsv", "text\tlabel\n", Columns("text"), "has no rows below its header"),
-        ("a.tsv", "", Columns("text"), "no column 'text'"),
+        ("a.tsv", "", Columns("text"), "a.tsv is empty: give a file"),
+        ("a.tsv", "text\tid\tlabel\nx\t1\n", Columns("text"), r"a.tsv:2: the row has 2 of 3 cells"),
+        ("a.jsonl", '{"text": "x"}\n{"text": "\\ud83d"}\n', Columns("text"), r"a.jsonl:2 has \\ud83d, half of a char"),
+        ("a.tsv.gz", b"text\n", Columns("text"), r"a.tsv.gz cannot be decompressed \(Not a gzipped"),
+        ("a.tsv.gz", gzip.compress(b"text\nx\n" * 99)[:-12], Columns("text"), r"a.tsv.gz cannot be decompressed"),
+        ("a.tsv.gz", gzip.compress(b"text\n")[:10] + b"\xff" * 20, Columns("text"), r"cannot be decompressed"),
+        ("a.tsv.bz2", bz2.compress(b"text\nx\n")[:-9], Columns("text"), r"a.tsv.bz2 cannot be decompressed"),
+        ("a.tsv.bz2", b"text\n", Columns("text"), r"a.tsv.bz2 cannot be decompressed"),
         ("a.tsv", b"text\nok\n\xc7\xd1\n", Columns("text"), r"a.tsv:3: byte 0xc7 is not UTF-8.*iconv"),
         ("a.csv", 'text\n"a"b\n', Columns("text"), r"a.csv:2: .*double the quotes"),
         ("a.csv", 'text\n"open\n', Columns("text"), r"a.csv:2: .*double the quotes"),

@@ -119,13 +119,15 @@ def test_bad_labels_are_named():
         label_ids([unseen], ("a", "b"))
     with pytest.raises(ValueError, match="row 5: no label"):
         find_labels([TextExample("x", row_id="5")])
-    with pytest.raises(ValueError, match=r"1 different labels \(a\)"):
-        find_labels([TextExample("x", label="a")])
+    with pytest.raises(ValueError, match=r"examples of a\.tsv have 1 different labels \(a\)"):
+        find_labels([TextExample("x", label="a", source="a.tsv")])
     with pytest.raises(ValueError, match=r"1 different|0 different labels \(no rows\)"):
         find_labels([])
 
 
 def test_scores():
+    with pytest.raises(ValueError, match=r"row \(without id\): the score '1e300' is beyond 3.403e\+38"):
+        label_scores([TextExample("x", label="1e300")])
     assert label_scores([TextExample("x", label=2.5), TextExample("x", label="1e1")]).tolist() == [2.5, 10.0]
     for bad in ("high", "nan", "inf"):
         with pytest.raises(ValueError, match=f"d.tsv:3: '{bad}' is no score"):
