@@ -13,6 +13,8 @@ from pathlib import Path
 
 LEGAL_TAG = re.compile(r"O|[BIES]-.+")
 DOCUMENT_START = "-DOCSTART-"
+_SPACES = re.compile(" +")
+_INNER_RETURN = re.compile(r"\r(?=[^\r\n])")
 _Rows = list[tuple[int, str]]  # numbered lines
 DOCUMENTS = ("auto", "docstart", "header", "sentence", "file")
 
@@ -23,7 +25,7 @@ class ColumnFormat:
 
     token, tag: columns from 0, or from the end below 0 (then all lines must have equally many); tag None: text to be
       tagged.
-    separator: between columns; None = a tab where the line has one, else white space.
+    separator: between columns; None = a tab where the line has one, else spaces (a no-break space is of its word).
     comment: lines that begin with it are none of a sentence.
     documents: "docstart" = a line whose word is -DOCSTART- begins one (it is no sentence); "header" = a comment other
       than the last one does; "sentence" = each sentence is one; "file" = each file is one; "auto" = "docstart" in a
@@ -108,9 +110,15 @@ def _lines(path: Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"no column file {path}: check the name")
     try:
-        return path.read_bytes().decode("utf-8-sig").split("\n")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 at byte {error.start}: convert it to UTF-8") from None
+    if found := _INNER_RETURN.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(
+            f"{path}:{line}: a carriage return within the line: end lines with \\n or \\r\\n (tr '\\r' '\\n' converts)"
+        )
+    return text.split("\n")
 
 
 def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tuple[int, _Rows]]:
@@ -143,7 +151,7 @@ def _groups(lines: list[str], columns: ColumnFormat, first: int) -> Iterator[tup
 
 def _split(rows: _Rows, columns: ColumnFormat) -> list[list[str]]:
     if columns.separator is None:
-        return [line.split("\t") if "\t" in line else line.split() for _, line in rows]
+        return [line.split("\t") if "\t" in line else _SPACES.split(line.strip(" ")) for _, line in rows]
     return [line.split(columns.separator) for _, line in rows]
 
 
@@ -151,6 +159,11 @@ def _sentence(rows: _Rows, columns: ColumnFormat, document: int, path: Path, wid
     table = _split(rows, columns)
     for (number, _), fields in zip(rows, table, strict=True):
         if len(fields) != width:  # rare: not worth a call for every line
+            if width == 1:
+                raise ValueError(
+                    f"{path}:{number}: {len(fields)} columns where the first line has a word alone, so they may be "
+                    "more words: put each on a line of its own, or give every line the columns of the training data"
+                )
             _check_column(fields, columns.token, width, "word", f"{path}:{number}")
             _check_column(fields, columns.tag, width, "tag", f"{path}:{number}")
     words = [fields[columns.token] for fields in table]

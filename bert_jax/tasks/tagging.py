@@ -45,12 +45,17 @@ class TaggedText:
     join_words: bool = True
 
     def read(self, split: str) -> list[TaggedSentence]:
-        """The sentences of a split. ValueError for one that has no file; a run may have no development set."""
+        """The sentences of a split. ValueError for one that has no file, or files without a sentence; a run may have no
+        development set."""
         paths = split_paths(self.files, split, self.data_dir)
         if paths and not self.data_dir:
             # TFDS's conll2003 has lost where documents begin, and WNUT-17, GermEval and KLUE are not in it.
             raise ValueError("data_dir is not set: give the folder of the column files (no tagging data in TFDS)")
-        return read_columns(paths, self.columns)
+        sentences = read_columns(paths, self.columns)
+        if paths and not sentences:
+            hint = "" if split == "train" else f", or {split}='' for none"
+            raise ValueError(f"{', '.join(map(str, paths))} has no sentence: give a file with words and tags{hint}")
+        return sentences
 
 
 def tagging(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bert_jax.data.columns import FORMATS, ColumnFormat, TaggedSentence, read_columns
+from bert_jax.data.columns import FORMATS, ColumnFormat, TaggedSentence, format_of_file, read_columns
 
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -102,11 +102,21 @@ def test_text_without_tags_and_tags_of_any_kind(tmp_path):
         ("a\t\n", ColumnFormat(), r"a\.txt:1: the tag of the word 'a' is empty"),
         ("a\tX\nb\t\n", ColumnFormat(entities=False), r"a\.txt:2: the tag of the word 'b' is empty"),
         ("\tO\n", ColumnFormat(), r"a\.txt:1: the word \(column 0\) is empty"),
+        ("a\n\nb\nc d e\n", ColumnFormat(tag=None), r"a\.txt:4: 3 columns where the first line has a word alone"),
+        ("a O\r\nb O\rc O\n", ColumnFormat(), r"a\.txt:2: a carriage return within the line: end lines with \\n"),
+        ("a\rb\rc\r", ColumnFormat(tag=None), r"a\.txt:1: a carriage return within the line"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, text, columns, message):
     with pytest.raises(ValueError, match=message):
         read_columns(write(tmp_path, text), columns)
+
+
+def test_a_no_break_space_is_part_of_its_word(tmp_path):
+    path = write(tmp_path, " 10\u00a0km  O \nb\u3000c O\n")
+    assert read_columns(path)[0].words == ("10\u00a0km", "b\u3000c")
+    path = write(tmp_path, "10\u00a0km\nb\n")
+    assert read_columns(path, format_of_file(path, ColumnFormat()))[0].words == ("10\u00a0km", "b")
 
 
 def test_bad_files_and_settings(tmp_path):

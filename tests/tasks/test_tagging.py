@@ -221,3 +221,13 @@ def test_bad_input_is_said_in_one_line(data: Path) -> None:
             of(data, **changes)
     with pytest.raises(ValueError, match="test is not set"):
         of(data).evaluation("test", 8, 32, 1)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "-DOCSTART- O\n"])
+def test_a_file_that_is_named_but_has_no_sentence_is_refused(data: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "none.txt").write_text(content)
+    text = open_tagged_text(
+        str(data), {"train": "train.txt", "dev": str(tmp_path / "none.txt")}, "columns", None, "sentence", None, True
+    )
+    with pytest.raises(ValueError, match=r"none.txt has no sentence: .*, or dev='' for none"):
+        text.read("dev")
