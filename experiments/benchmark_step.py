@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.bert import BertForPreTraining
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.pretraining import figures, forward, initial_parameters, masked_language_model
@@ -40,6 +41,9 @@ from experiments.program import keep_memory_in_huge_pages
 
 PEERS = {"transformers": "experiments.peers.torch_step"}
 MASKED_SHARE = 0.15
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CLS_ID, SEP_ID, MASK_ID = 2, 3, 4
 
 
 class Setting(NamedTuple):
@@ -140,7 +144,7 @@ def synthetic_batch(setting: Setting) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
     shape = (setting.batch, setting.seq)
     ids = generator.integers(1000 % setting.vocab_size, setting.vocab_size, shape).astype(np.int32)
-    ids[:, 0], ids[:, setting.seq // 2], ids[:, -1] = (SpecialIds.cls_id, SpecialIds.sep_id, SpecialIds.sep_id)
+    ids[:, 0], ids[:, setting.seq // 2], ids[:, -1] = CLS_ID, SEP_ID, SEP_ID
     column = np.broadcast_to(np.arange(setting.seq, dtype=np.int32), shape)
     return {
         "input_ids": ids,
@@ -153,23 +157,15 @@ def synthetic_batch(setting: Setting) -> dict[str, np.ndarray]:
     }
 
 
-class SpecialIds:
-    """Enough of a tokenizer for the masking: every piece begins a word."""
-
-    pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
-    special_ids = (0, 1, 2, 3, 4)
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-
-    def word_starts(self) -> np.ndarray:
-        return np.ones(self.vocab_size, bool)
+def whole_words(vocab_size: int) -> WordPiece:
+    """A vocabulary in which every piece is a word, its special tokens first."""
+    return WordPiece([*SPECIAL_TOKENS, *(f"w{i}" for i in range(len(SPECIAL_TOKENS), vocab_size))], lowercase=True)
 
 
 def make_task(config: BertConfig) -> Task:
     """The pre-training task without a corpus: the real masking, figures and objective."""
     module = BertForPreTraining(config)
-    tokenizer: Any = SpecialIds(config.vocab_size)
+    tokenizer = whole_words(config.vocab_size)
 
     def nothing(*_: Any) -> Any:
         raise NotImplementedError("this task has no data; the benchmark brings its own batch")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bert_jax.model.config import BertConfig
-from experiments.benchmark_step import Setting, SpecialIds, predictions_of, synthetic_batch
+from experiments.benchmark_step import MASK_ID, Setting, predictions_of, synthetic_batch
 from experiments.machine import available_cores
 from experiments.peers.line_protocol import Channel, serve
 from experiments.peers.torch_bert import make_model, tensors
@@ -30,7 +30,7 @@ def masked_batch(setting: Setting) -> dict[str, np.ndarray]:
     free = np.setdiff1d(np.arange(1, setting.seq - 1), [setting.seq // 2])
     positions = np.sort(generator.permuted(np.tile(free, (setting.batch, 1)), axis=1)[:, :predictions])
     targets = np.take_along_axis(batch["input_ids"], positions, axis=1)
-    np.put_along_axis(batch["input_ids"], positions, np.int32(SpecialIds.mask_id), axis=1)
+    np.put_along_axis(batch["input_ids"], positions, np.int32(MASK_ID), axis=1)
     masked = {"masked_positions": positions, "masked_targets": targets, "masked_weights": np.ones(positions.shape)}
     return batch | masked
 
