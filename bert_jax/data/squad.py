@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from bert_jax.data import sequences
+from bert_jax.data.tables import check_characters
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.windows import max_context
@@ -201,7 +202,7 @@ def load_dataset(source: Dataset) -> tuple[Mapping[str, Any], str]:
             raise FileNotFoundError(f"{name} is no file: give a JSON file in SQuAD's layout")
         try:
             content = json.loads(Path(name).read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{name} is not JSON in UTF-8 ({error}): give a file in SQuAD's layout") from None
     if not isinstance(content, Mapping) or not isinstance(content.get("data"), list):
         raise ValueError(f'{name} has no list in "data": give a JSON file in SQuAD\'s layout')
@@ -231,8 +232,11 @@ def _field(record: Any, key: str, kind: type | tuple[type, ...], place: str, def
     value = record.get(key, default)
     if value is _REQUIRED:
         raise ValueError(f"{place} has no {key!r}: add it, as SQuAD's layout has it")
-    if value is not default and not isinstance(value, kind):
+    # A bool is an int to Python, but not to SQuAD's layout.
+    if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
         raise ValueError(f"{place} has {type(value).__name__} in {key!r}: see SQuAD's layout")
+    if isinstance(value, str):
+        check_characters(value, f"{place}: {key!r}")
     return value
 
 
@@ -242,7 +246,7 @@ def _question_of(qa: Mapping[str, Any], context: str, title: str, place: str, pr
         text = _field(answer, "text", str, place)
         answers.append((text, _field(answer, "answer_start", int, place, default=None)))
     # As the official evaluator has it: a list without an answer says that there is none.
-    impossible = bool(qa.get("is_impossible", "answers" in qa and not answers))
+    impossible = _field(qa, "is_impossible", bool, place, default="answers" in qa and not answers)
     question = _field(qa, "question", str, place)
     return make_question(
         str(qa["id"]),

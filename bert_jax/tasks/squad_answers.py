@@ -13,6 +13,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,7 +161,7 @@ def tune_threshold(
 
 
 def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers], threshold: float = 0.0) -> None:
-    """Writes `predictions.json`, `nbest_predictions.json` and, where "" competes, `null_odds.json`."""
+    """Writes `predictions.json`, `nbest_predictions.json` and, where "" competes, `null_odds.json`: all or none."""
     target = Path(directory)
     files: dict[str, Any] = {
         "predictions.json": predictions(answers, threshold),
@@ -168,10 +169,10 @@ def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers],
     }
     if odds := null_odds(answers):
         files["null_odds.json"] = odds
-    for name, content in files.items():
-        text = json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
-        with written(target / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    with ExitStack() as stack:  # no file takes its place before every one is written
+        for name, content in files.items():
+            text = json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
+            stack.enter_context(written(target / name)).write_text(text, encoding="utf-8")
 
 
 def restore_text(tokenized: str, original: str, lowercase: bool) -> str:

@@ -93,6 +93,11 @@ def test_answers_that_are_elsewhere_are_searched_and_counted(tmp_path):
         (layout(qa(answers=[{"answer_start": 1}])), r"question 0 \(1\) has no 'text'"),
         (layout(qa(answers=[answer("a", "0")])), r"question 0 \(1\) has str in 'answer_start'"),
         (layout(qa("7"), qa("7")), r"question 1 \(7\): the id '7' was given at .*question 0 \(7\): ids must differ"),
+        (layout(qa(True)), r"question 0 has bool in 'id'"),
+        (layout(qa(is_impossible="false")), r"question 0 \(1\) has str in 'is_impossible'"),
+        (layout(qa("\ud83d")), r"question 0: 'id' has \\ud83d, half of a character"),
+        (layout(qa(question="q \ude00")), r"question 0 \(1\): 'question' has \\ude00, half of a character"),
+        (layout(qa(), context="\ud83d"), r"paragraph 0: 'context' has \\ud83d, half of a character"),
     ],
 )
 def test_a_wrong_layout_names_its_place(tmp_path, content, message):
@@ -109,6 +114,9 @@ def test_no_file_and_no_json(tmp_path):
     (tmp_path / "bad.json").write_text('{"data": [\n}')
     with pytest.raises(ValueError, match=r"bad\.json is not JSON .*line 2"):
         read_questions(tmp_path / "bad.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"deep\.json is not JSON .*recursion"):
+        read_questions(tmp_path / "deep.json")
 
 
 def test_windows_by_hand():

@@ -295,6 +295,14 @@ def test_files(tmp_path):
     }
 
 
+def test_files_are_all_written_or_none(tmp_path):
+    write_answers(tmp_path, [made("1", "x", -1.0)])
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_answers(tmp_path, [made("1", "y", float("nan"))])  # null_odds.json is the last
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("name", "vocabulary", "aligned_share"),
     [
