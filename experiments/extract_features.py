@@ -12,6 +12,7 @@ embeddings; the original's is the first layer, its negative numbers are the same
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -56,24 +57,30 @@ def extract_data_set() -> None:
 
 def extract_text(source: Path, path: Path, output: Path) -> None:
     """The features of lines of text."""
+    from bert_jax.data.tables import read_text
     from bert_jax.data.text_files import Problems
     from bert_jax.data.tokenizer import load_tokenizer
+    from bert_jax.data.writing import check_output
     from bert_jax.tasks import features, text_features
     from bert_jax.tasks.fine_tuning import checked, report_problems
     from bert_jax.training.init_from import read_encoder, read_model
 
     config, directory = read_model(source)
+    layers = layers_of(_LAYERS.value)
+    absolute = features.absolute_layers(layers, config)
+    binary = output.suffix != ".jsonl"
+    check_output(output, folder=binary)
+    text = read_text(path)
+    if not text:
+        raise ValueError(f"{path} is empty: give a file of text, one example a line")
+    lines = text.removesuffix("\n").split("\n")
+    (output if binary else output.parent).mkdir(parents=True, exist_ok=True)
     tokenizer, problems = load_tokenizer(directory), Problems()
-    layers = [int(layer) for layer in _LAYERS.value]
-    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     inputs = text_features.read_lines(lines, tokenizer, _LENGTH.value, problems)
     report_problems(str(path), problems)
-    binary = output.suffix != ".jsonl"
-    (output if binary else output.parent).mkdir(parents=True, exist_ok=True)
     dtype = _DTYPE.value if binary else "float32"
     params = read_encoder(source)
     with tempfile.TemporaryDirectory(dir=output if binary else output.parent) as folder:
-        absolute = features.absolute_layers(layers, config)
         examples = checked(inputs.examples, config)
         values = features.compute(
             *(Path(folder) / "features.npy", examples, params, config, absolute),
@@ -88,6 +95,16 @@ def extract_text(source: Path, path: Path, output: Path) -> None:
         else:
             text_features.write_json_lines(output, inputs, values, layers, tokenizer)
     print(f"{len(lines):,} lines, {len(inputs.ids):,} tokens: {output}", file=sys.stderr)
+
+
+def layers_of(given: list[str]) -> list[int]:
+    """The numbers of --layers. ValueError for none, and for one that is no whole number."""
+    if not given:
+        raise ValueError("--layers is empty: give numbers of layers, -1,-2 say")
+    for layer in given:
+        if not re.fullmatch(r"[+-]?[0-9]+", layer.strip()):
+            raise ValueError(f"--layers has {layer!r}, which is no whole number: give numbers of layers, -1,-2 say")
+    return [int(layer) for layer in given]
 
 
 if __name__ == "__main__":

@@ -59,8 +59,11 @@ def begin(workdir: Path, config: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         workdir.mkdir(parents=True, exist_ok=True)
         return {"config": config, "points": {}}
-    results = json.loads(path.read_text())
-    if not {"config", "points"} <= results.keys():
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); give another --workdir or delete it") from None
+    if not isinstance(results, dict) or not {"config", "points"} <= results.keys():
         raise ValueError(f"{path} does not say what config it is of; give another --workdir or delete it")
     if changes := differences(results["config"], config):
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""

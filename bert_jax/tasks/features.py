@@ -147,7 +147,7 @@ def stored_features(
         return np.zeros((0, len(asked), config.hidden_size), dtype)
     if (directory / INFO).is_file():
         numbers = _check(directory, info, asked)
-        values = np.load(directory / FEATURES, mmap_mode="r")
+        values = _load(directory, (info["tokens"], len(numbers), info["hidden_size"]))
     elif jax.process_count() > 1:
         raise ValueError(f"{directory} holds no features: write them first, on one host (experiments.extract_features)")
     else:
@@ -165,7 +165,12 @@ _REMEDY = "give another features_dir, or delete it to write it anew"
 
 def _check(directory: Path, info: dict[str, Any], layers: list[int]) -> list[int]:
     """The layers that are stored. ValueError where they are not the features of ``info``."""
-    found = json.loads((directory / INFO).read_text(encoding="utf-8"))
+    try:
+        found = json.loads((directory / INFO).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{directory / INFO} is damaged ({' '.join(str(error).split())}); {_REMEDY}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("layers"), list):
+        raise ValueError(f"{directory / INFO} does not say whose features it has; {_REMEDY}")
     for name, value in info.items():
         if found.get(name) != value:
             difference = f"{name}: {found.get(name)!r}, not {value!r}"
@@ -173,6 +178,20 @@ def _check(directory: Path, info: dict[str, Any], layers: list[int]) -> list[int
     if missing := [layer for layer in layers if layer not in found["layers"]]:
         raise ValueError(f"{directory} holds layers {found['layers']}, not {missing[0]}; {_REMEDY}")
     return found["layers"]
+
+
+def _load(directory: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    """The features of a shape [tokens, l, d] as a memory map. ValueError where the file is missing or damaged."""
+    path = directory / FEATURES
+    try:
+        values = np.load(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing though {INFO} is there; {_REMEDY}") from None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is damaged ({' '.join(str(error).split())}); {_REMEDY}") from None
+    if values.shape != shape:
+        raise ValueError(f"{path} has the shape {values.shape}, not {shape}; {_REMEDY}")
+    return values
 
 
 def write_info(directory: Path, info: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig
 from configs import classify, pretrain
-from experiments.sweep_points import Point, common, hint, points_of, run_points, table, with_point
+from experiments.sweep_points import Point, begin, common, hint, points_of, run_points, table, with_point
 
 RATES, SEEDS = (5e-5, 2e-5), (0, 1)
 POINTS: list[Point] = [{"optimizer.learning_rate": rate, "seed": seed} for rate in RATES for seed in SEEDS]
@@ -122,6 +122,9 @@ def test_another_config_is_refused(
 
 
 def test_results_that_say_no_config_are_refused(config: Any, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"config": {')
+    with pytest.raises(ValueError, match=r"sweep.json is damaged \(.*another --workdir or delete it"):
+        begin(tmp_path, {})
     (tmp_path / "sweep.json").write_text(json.dumps({"learning_rate=5e-05,seed=0": {}}))
     with pytest.raises(ValueError, match=r"sweep.json does not say what config it is of"):
         run_points(config, POINTS, tmp_path)

@@ -104,6 +104,28 @@ def test_layers_that_are_not_stored_are_refused(data: Path, params: Any, tmp_pat
         of(data, params, tmp_path, features="first")
 
 
+def test_damaged_files_are_named(data: Path, params: Any, tmp_path: Path) -> None:
+    of(data, params, tmp_path, features="last").stream(4, 16, 1)
+    values, info = tmp_path / "train" / "features.npy", tmp_path / "train" / "features.json"
+    whole = values.read_bytes()
+    few = tmp_path / "few.npy"
+    np.save(few, np.zeros((3, 1, 8), np.float32))
+    for content, reason in (
+        (whole[:-40], r"is damaged \("),
+        (b"", r"is damaged \("),
+        (few.read_bytes(), r"has the shape \(3, 1, 8\), not \(17, 1, 8\)"),
+        (None, "is missing though features.json is there"),
+    ):
+        values.unlink() if content is None else values.write_bytes(content)
+        with pytest.raises(ValueError, match=f"features.npy {reason}.*delete it") as error:
+            of(data, params, tmp_path, features="last").stream(4, 16, 1)
+        assert "\n" not in str(error.value)
+    for content, reason in ((info.read_text()[:20], "is damaged"), ("[]", "does not say whose")):
+        info.write_text(content)
+        with pytest.raises(ValueError, match=f"features.json {reason}.*delete it"):
+            of(data, params, tmp_path, features="last").stream(4, 16, 1)
+
+
 @pytest.mark.parametrize("row", FEATURES)
 def test_rows_of_table_7(row: str, data: Path, params: Any, tmp_path: Path) -> None:
     task = of(data, params, tmp_path, features=row)

@@ -5,13 +5,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bert_jax.data.text_files import Problems
 from bert_jax.data.wordpiece import WordPiece
+from bert_jax.model.config import BertConfig
 from bert_jax.tasks.text_features import read_lines, write_arrays, write_json_lines
+from bert_jax.training import init_from
+from experiments import extract_features
 
 ROOT = Path(__file__).parents[2]
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"], lowercase=True)
@@ -63,6 +67,32 @@ def test_writes_the_originals_layout_and_arrays(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), values)
     assert np.load(tmp_path / "bounds.npy").tolist() == [0, 3, 7]
     assert tokens(np.load(tmp_path / "ids.npy")) == "[CLS] a [SEP] [CLS] b c [SEP]"
+
+
+@pytest.mark.parametrize(
+    ("layers", "text", "output", "message"),
+    [
+        (["-1", "last"], b"a\n", "out", "--layers has 'last', which is no whole number"),
+        ([""], b"a\n", "out", "--layers has '', which"),
+        ([], b"a\n", "out", "--layers is empty"),
+        (["5"], b"a\n", "out", "layer 5 is not one of 0"),
+        (["-1"], b"a\n", "in.txt", "in.txt is a file, but the output is several"),
+        (["-1"], b"a\n", "folder.jsonl", "folder.jsonl is a folder, but the output is one file"),
+        (["-1"], b"", "out", "in.txt is empty"),
+        (["-1"], b"a\n\xff\n", "out", r"in.txt:2: byte 0xff is not UTF-8"),
+    ],
+)
+def test_the_program_refuses_before_it_reads_the_tokenizer(
+    layers: list[str], text: bytes, output: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = BertConfig(vocab_size=15, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16)
+    monkeypatch.setattr(init_from, "read_model", lambda _: (config, tmp_path / "no tokenizer"))
+    monkeypatch.setattr(extract_features, "_LAYERS", SimpleNamespace(value=layers))
+    (tmp_path / "in.txt").write_bytes(text)
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(ValueError, match=message):
+        extract_features.extract_text(tmp_path, tmp_path / "in.txt", tmp_path / output)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
