@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class TaggingCounts:
     without_pieces: words that the tokenizer makes nothing of, which got [UNK]. split_sentences: longer than a window.
     unseen: words whose tag the inventory lacks; they count as wrong. inside_pieces: words (characters of a chunk) that
     begin within a piece and continue its prediction; inexact: those of them whose tag is another.
+    places: for some counts the file:line of the first sentence concerned, where it came from a file.
     """
 
     sentences: int = 0
@@ -56,6 +57,14 @@ class TaggingCounts:
     unseen: int = 0
     inside_pieces: int = 0
     inexact: int = 0
+    places: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def add(self, name: str, count: int, sentence: TaggedSentence) -> None:
+        """Adds to the count of a name."""
+        if count:
+            setattr(self, name, getattr(self, name) + count)
+            if sentence.file:
+                self.places.setdefault(name, f"{sentence.file}:{sentence.line}")
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,8 @@ def tag_windows(
     sentence_words = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     size = max_length - 2
     stride = (size + 1) // 2 if stride is None else stride
-    counts.split_sentences = sum(len(part.ids) > size for part in pieces)
+    for sentence, part in zip(sentences, pieces, strict=True):
+        counts.add("split_sentences", int(len(part.ids) > size), sentence)
     windows: list[TaggedWindow] = []
     for first, last in _neighbours(sentences, context):
         words = np.arange(sentence_words[first], sentence_words[last])
@@ -170,7 +180,10 @@ def _whole_words(sentences: Sequence[TaggedSentence], tokenizer: Tokenizer, coun
     """Each word by itself, all in one go."""
     ids, lengths = tokenizer.encode_batch([word for sentence in sentences for word in sentence.words])
     empty = lengths == 0
-    counts.without_pieces += int(empty.sum())
+    if empty.any():
+        ends = np.cumsum([len(sentence.words) for sentence in sentences])
+        first = sentences[int(np.searchsorted(ends, int(empty.argmax()), side="right"))]
+        counts.add("without_pieces", int(empty.sum()), first)
     ids = np.insert(ids, (np.cumsum(lengths) - lengths)[empty], tokenizer.unk_id)
     starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
     for first, last in pairwise(accumulate((len(sentence.words) for sentence in sentences), initial=0)):
@@ -189,7 +202,7 @@ def _single_words(
         firsts: list[int] = []
         for word, space in zip(sentence.words, sentence.spaces or (), strict=True):
             own = (not space and continuing.get(word)) or beginning[word]
-            counts.without_pieces += not own
+            counts.add("without_pieces", int(not own), sentence)
             firsts.append(len(ids))
             ids += own or [tokenizer.unk_id]
         yield _Pieces(np.array(ids, np.int32), np.array(firsts, np.int64))
@@ -216,7 +229,7 @@ def _joined(sentence: TaggedSentence, spaces: Sequence[bool], tokenizer: Tokeniz
         """Gives words that no piece covers their own pieces, or [UNK]."""
         for word in range(first, last):
             own = tokenizer.encode_ids(words[word]) if encode else []
-            counts.without_pieces += not own
+            counts.add("without_pieces", int(not own), sentence)
             firsts[word] = len(ids)
             ids.extend(own or [tokenizer.unk_id])
 
@@ -265,7 +278,8 @@ def _label_ids(
         inside = [i for i, source in enumerate(of) if source != i]
         counts.inside_pieces += len(inside)
         if sentence.tags is not None and inside:
-            counts.inexact += sum(sentence.tags[i] != _continued(sentence.tags[of[i]]) for i in inside)
+            inexact = sum(sentence.tags[i] != _continued(sentence.tags[of[i]]) for i in inside)
+            counts.add("inexact", inexact, sentence)
     return np.array(sources, np.int64), np.array(ids, np.int32)
 
 

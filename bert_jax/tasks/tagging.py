@@ -202,13 +202,14 @@ def build_dataset(
 def problems_of(data: TaggedData, sentences: list[TaggedSentence], name: str) -> Problems:
     """What was done so that no word is lost, for ``report_problems``."""
     counts, problems = data.counts, Problems()
-    for reason, count in (
-        ("word of which the tokenizer makes nothing, read as [UNK]", counts.without_pieces),
-        ("sentence longer than max_seq_length, read in overlapping windows", counts.split_sentences),
-        ("character within a piece whose tag that piece cannot give (see join_words)", counts.inexact),
+    for reason, what in (
+        ("word of which the tokenizer makes nothing, read as [UNK]", "without_pieces"),
+        ("sentence longer than max_seq_length, read in overlapping windows", "split_sentences"),
+        ("character within a piece whose tag that piece cannot give (see join_words)", "inexact"),
     ):
-        if count:
-            problems.add(reason, name, count)
+        if count := getattr(counts, what):
+            place = counts.places.get(what)
+            problems.add(reason, f"in the sentence at {place}" if place else name, count)
     if counts.unseen:
         known = set(data.labels)
         first = next(s for s in sentences if s.tags is not None and not known.issuperset(s.tags))

@@ -224,6 +224,7 @@ def test_characters_share_pieces():
     crossed = tag_windows([sentence("가 나", "O B-PER", spaces=(True, False))], cased, LABELS)
     assert gold(crossed) == [["O", "O"]]
     assert (crossed.counts.inside_pieces, crossed.counts.inexact) == (1, 1)
+    assert crossed.counts.places == {"inexact": "file:7"}
 
 
 def test_characters_by_themselves():

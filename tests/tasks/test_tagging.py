@@ -231,3 +231,12 @@ def test_a_file_that_is_named_but_has_no_sentence_is_refused(data: Path, tmp_pat
     )
     with pytest.raises(ValueError, match=r"none.txt has no sentence: .*, or dev='' for none"):
         text.read("dev")
+
+
+def test_problems_name_the_first_sentence(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.txt").write_text("bob O\n\nbob O\n\u200e O\n\n" + "bob O\n" * 9)
+    task = of(data, dev=str(tmp_path / "odd.txt"))
+    task.evaluation("dev", 4, 8, 1)
+    said = capsys.readouterr().err
+    assert f"read as [UNK] (first: in the sentence at {tmp_path / 'odd.txt'}:3)" in said
+    assert f"read in overlapping windows (first: in the sentence at {tmp_path / 'odd.txt'}:6)" in said
