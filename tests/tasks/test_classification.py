@@ -251,7 +251,10 @@ def test_long_texts_are_cut_and_counted_or_read_in_windows(
 def test_what_does_not_fit_is_said(folder: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     if "max_seq_length" in changes:
         (tmp_path / "long.csv").write_text(f"one,two,kind\n{' '.join(WORDS * 6)},wa,same\nwb,wc,other\n")
-        changes = changes | {"data_dir": str(tmp_path), "data": config(folder)["data"] | {"train": "long.csv"}}
+        changes = changes | {
+            "data_dir": str(tmp_path),
+            "data": config(folder)["data"] | {"train": "long.csv", "dev": ""},
+        }
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         train(config(folder) | changes, tmp_path / "run")
 
