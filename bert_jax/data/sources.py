@@ -18,7 +18,8 @@ def check_options(function: Callable[..., Any], field: str, /, *given: Any, **op
     try:
         inspect.signature(function).bind(*given, **options)
     except TypeError as error:
-        raise ValueError(f"config.{field}: {error}") from None
+        reason = str(error).replace("keyword-only ", "")  # which Python 3.13 says and 3.11 does not
+        raise ValueError(f"config.{field}: {reason}") from None
 
 
 def split_paths(files: Mapping[str, Files], split: str, data_dir: str | Path) -> list[Path]:
