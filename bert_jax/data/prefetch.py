@@ -3,10 +3,18 @@
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def one_behind(items: Iterable[T]) -> Iterator[T]:
+    """Each item once the next has been made: where making one only starts the device, the host fetches the result
+    of the one before meanwhile."""
+    for before, _ in pairwise(chain(items, [None])):
+        yield before  # pyright: ignore[reportReturnType]
 
 
 class Prefetch(Generic[T]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def feature_tagging(
     layers = absolute_layers(range(1, config.num_hidden_layers + 1) if rows is None else rows, config)
     store = partial(
         stored_features,
-        encoder=encoder,
+        encoder=cache(encoder),  # for all splits
         config=config,
         tokenizer=found,
         layers=stored_layers or layers,

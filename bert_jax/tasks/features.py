@@ -20,6 +20,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from bert_jax.data.packing import Examples, Unpacked, packed_batches
+from bert_jax.data.prefetch import one_behind
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.writing import written
 from bert_jax.model.bert import Bert
@@ -61,49 +62,34 @@ def compute(
 ) -> np.ndarray:
     """Writes the features of all tokens, whole or not at all, and gives them back [tokens, l, d] as a memory map.
 
+    Computes batch by batch, rows over all local devices.
+
     Args:
         params: of the encoder; more than it needs does no harm.
         layers: absolute.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r} is not one of {', '.join(DTYPES)}")
-    with written(path) as temporary:
-        shape = (len(examples.ids), len(layers), config.hidden_size)
-        stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
-        _fill(stored, examples, params, config, layers, pad_id=pad_id, max_seq_length=max_seq_length)
-        stored.flush()
-    return np.load(path, mmap_mode="r")
-
-
-def _fill(
-    stored: np.ndarray,
-    examples: Examples,
-    params: Params,
-    config: BertConfig,
-    layers: tuple[int, ...],
-    *,
-    pad_id: int,
-    max_seq_length: int,
-) -> None:
-    """Writes the features straight to ``stored`` [tokens, l, d], batch by batch, over all local devices."""
-    unpacked = Unpacked(examples)
-    unpacked.arrays["features"] = stored
     devices = jax.local_devices()
     # A mesh of its own: a run's may be of another shape.
     mesh = jax.make_mesh((len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices)
     whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    batches = packed_batches(examples, pad_id=pad_id, max_seq_length=max_seq_length, row_multiple=len(devices))
-    before = None  # the batch before: the host prepares while the devices compute
-    with jax.set_mesh(mesh):
+    shape = (len(examples.ids), len(layers), config.hidden_size)
+    with written(path) as temporary, jax.set_mesh(mesh):
+        unpacked = Unpacked(examples)
+        stored = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)
+        unpacked.arrays["features"] = stored  # written straight to the file
         frozen = jax.device_put({name: params[name] for name in ENCODER}, whole)
-        for batch in batches:
-            inputs = jax.device_put({name: batch[name] for name in INPUTS}, rows)
-            values = layer_outputs(frozen, inputs, config, layers)
-            if before is not None:
-                unpacked.add(before[0], {"features": np.asarray(before[1])})
-            before = batch, values
-    if before is not None:
-        unpacked.add(before[0], {"features": np.asarray(before[1])})
+        running = (
+            (batch, layer_outputs(frozen, jax.device_put({n: batch[n] for n in INPUTS}, rows), config, layers))
+            for batch in packed_batches(
+                examples, pad_id=pad_id, max_seq_length=max_seq_length, row_multiple=len(devices)
+            )
+        )
+        for batch, values in one_behind(running):
+            unpacked.add(batch, {"features": np.asarray(values)})
+        stored.flush()
+    return np.load(path, mmap_mode="r")
 
 
 def stored_features(

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.data.packing import Unpacked
+from bert_jax.data.prefetch import one_behind
 from bert_jax.data.writing import check_output
 from bert_jax.tasks.fine_tuning import whole_pass
-from bert_jax.tasks.task import Evaluation, Figures, Outputs, Params, Task
+from bert_jax.tasks.task import Evaluation, Outputs, Params, Task
 from bert_jax.training.checkpoint import best_step, read_params
 from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_whole_batch, row_devices
 from bert_jax.training.step import Means, eval_step
@@ -66,20 +66,14 @@ def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> 
         means = Means()
         unpacked = Unpacked(evaluation.dataset.examples) if evaluation.dataset else None
 
-        def collect(batch: dict[str, np.ndarray], results: tuple[Figures, dict[str, Any]]) -> None:
-            figures, outputs = results
+        running = (
+            (batch, compiled(params, jax.random.fold_in(key, index), put_whole_batch(batch, mesh)))
+            for index, batch in enumerate(evaluation.batches)
+        )
+        for batch, (figures, outputs) in one_behind(running):
             means.add([figures])
             if unpacked is not None:
                 unpacked.add(batch, jax.device_get(outputs))
-
-        running = None  # the batch before: the host prepares while the device computes
-        for index, batch in enumerate(evaluation.batches):
-            results = compiled(params, jax.random.fold_in(key, index), put_whole_batch(batch, mesh))
-            if running is not None:
-                collect(*running)
-            running = batch, results
-        if running is not None:
-            collect(*running)
         return means.ratios(), unpacked.arrays if unpacked is not None else {}
 
     return forward

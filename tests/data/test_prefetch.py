@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from bert_jax.data.prefetch import Prefetch
+from bert_jax.data.prefetch import Prefetch, one_behind
 
 
 def test_order_and_end():
@@ -63,3 +63,15 @@ def test_closing_ends_the_thread():
 def test_depth_of_zero():
     with pytest.raises(ValueError, match="depth is 0"):
         Prefetch(lambda step: step, depth=0)
+
+
+def test_one_behind_makes_the_next_before_it_gives_one() -> None:
+    made: list[int] = []
+
+    def items():
+        for number in range(3):
+            made.append(number)
+            yield number
+
+    assert [(one, len(made)) for one in one_behind(items())] == [(0, 2), (1, 3), (2, 3)]
+    assert list(one_behind([])) == []
