@@ -21,7 +21,7 @@ fixes the classes and their order. A long text is cut, and counted, or with ``do
 
 The paper's settings: batch 32, 3 epochs, a learning rate of 5e-5 to 2e-5 (``experiments.sweep`` tries them). On a few
 hundred rows take more epochs and ``optimizer.bias_correction=True``; on accelerators ``model.dtype=bfloat16``. 10,000
-sentences take BASE about two minutes on one.
+sentences take BASE about two minutes on one, by estimate.
 """
 
 from ml_collections import ConfigDict, config_dict

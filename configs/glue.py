@@ -10,8 +10,8 @@ files (a folder a task); left empty, TFDS's prepared set is taken. ``init_from``
 The paper's protocol: batch 32, 3 epochs, the learning rate of 5e-5, 4e-5, 3e-5, 2e-5 that is best on the dev set; for
 LARGE several restarts, which the sweep's seeds are. On small sets ``optimizer.bias_correction=True`` and more epochs
 are more stable (Mosbach et al. 2021). BASE: MNLI 84.6/83.4, QQP 71.2, QNLI 90.5, SST-2 93.5, CoLA 52.1, STS-B 85.8,
-MRPC 88.9, RTE 66.4; minutes a set on one accelerator (with ``model.dtype=bfloat16``), MNLI and QQP half an hour; STS-B
-with a 6-layer, 384-wide encoder about 8 minutes on two CPU cores.
+MRPC 88.9, RTE 66.4; by estimate minutes a set on one accelerator (``model.dtype=bfloat16``), MNLI and QQP half an
+hour. STS-B with a 6-layer, 384-wide encoder takes about 8 minutes on two CPU cores.
 """
 
 from ml_collections import ConfigDict, config_dict

@@ -18,8 +18,8 @@ Of files to predict the labels may be missing; the last column has the Korean na
         "question": "한글이 창제된 연도는?"}]}]}]}' > question.json
     python -m experiments.predict --workdir runs/korquad --input question.json --output answers   # 1443년
 
-Published for encoders of BASE's size: KoBERT NSMC 89.6, KorNLI 79.6, KorSTS 81.6; KLUE-BERT KLUE-NLI 81.6, KLUE-STS
-90.9. Minutes a set on one accelerator, KorNLI (940,000 pairs) a few hours.
+Published for encoders of BASE's size: KoBERT NSMC 89.6, KorNLI 79.0, KorSTS 79.6; KLUE-BERT KLUE-NLI 81.6, KLUE-STS
+90.9. By estimate minutes a set on one accelerator, KorNLI (940,000 pairs) a few hours.
 """
 
 from ml_collections import ConfigDict

@@ -12,7 +12,7 @@ cased for the paper's figures.
 The paper: maximal document context, the label at a word's first piece, no CRF, batch 16 or 32, 5e-5, 3e-5 or 2e-5, 2 to
 4 epochs, mean of five runs. In document context an example is a window of about 14 sentences of CoNLL-2003, so 2 of
 them are the paper's 32 sentences. CoNLL-2003 F1, dev / test: BASE 96.4 / 92.4, LARGE 96.6 / 92.8; sentences alone about
-a point less. About 5 minutes on one accelerator (BASE, ``model.dtype=bfloat16``).
+a point less. By estimate 5 minutes on one accelerator (``model.dtype=bfloat16``).
 """
 
 from ml_collections import ConfigDict, config_dict

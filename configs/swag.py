@@ -10,8 +10,8 @@ HellaSwag's hellaswag_train.jsonl and hellaswag_val.jsonl; ``data.train``, ``dat
 
 The paper's protocol: 3 epochs, learning rate 2e-5, batch 16. Each ending is sentence B to the context as sentence A;
 ``start=ending`` puts the started phrase in front of the endings, as PyTorch's port does (the paper does not say).
-SWAG dev accuracy: BASE 81.6, LARGE 86.6 (test 86.3). 13,800 steps of 64 sequences: about two hours for LARGE on one
-accelerator (``model.dtype=bfloat16``).
+SWAG dev accuracy: BASE 81.6, LARGE 86.6 (test 86.3). 13,800 steps of 64 sequences: two hours for LARGE on one
+accelerator by estimate (``model.dtype=bfloat16``).
 """
 
 from ml_collections import ConfigDict, config_dict
