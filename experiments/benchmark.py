@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if "finetuning" in sections:
         from experiments import benchmark_finetuning
 
-        options = {"rounds": args.rounds, "steps": args.steps, "peer": args.peer != "none"}
+        options: dict[str, Any] = {"rounds": args.rounds, "steps": args.steps, "peer": args.peer != "none"}
+        options["cases"] = args.cases or tuple(benchmark_finetuning.CASES)
         figures["finetuning"] = benchmark_finetuning.measure(args.encoder, args.data_dir, **options)
         print(benchmark_finetuning.report(figures["finetuning"]))
     for line in input_share(figures):
@@ -173,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--vocab", metavar="FILE", help="an uncased vocab.txt, for corpus and tokenizer")
     add("--encoder", metavar="DIR", help="Hugging Face directory or package with one, for finetuning")
     add("--data_dir", metavar="DIR", help="holds glue/STS-B and korean/nsmc_reconstructed, for finetuning")
+    add("--cases", nargs="+", metavar="CASE", help="some of sts-b, nsmc, full, for finetuning (default: all)")
     add("--json", metavar="FILE", help="write all figures to this file as well")
     return parser
 

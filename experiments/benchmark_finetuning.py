@@ -73,6 +73,8 @@ def measure(
     """{case: {"train" and "predict": {side: seconds an example, round by round; "ratio": peer over ours ...}}}."""
     if peer and (missing := missing_packages("transformers")):
         raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]', or --peer none")
+    if unknown := set(cases) - CASES.keys():
+        raise ValueError(f"--cases has {min(unknown)}; take some of {', '.join(CASES)}")
     directory = find_encoder(encoder)
     results = {}
     for name in cases:

@@ -84,13 +84,9 @@ class Checkpoints:
             items = self.manager.restore(step, args=wanted)
         except (ValueError, KeyError, OSError) as error:
             directory, reason = self.manager.directory / str(step), " ".join(str(error).split())[:200]
-            if "tree structures do not match" in reason:
-                raise ValueError(
-                    f"{directory} holds another model than the config's ({reason}); give another --workdir, or the"
-                    " config that the run began with"
-                ) from error
             raise ValueError(
-                f"{directory} cannot be read ({reason}); delete it to go on from the one before"
+                f"{directory} cannot be read ({reason}); if the config is still the run's own, delete it to go on from"
+                " the one before"
             ) from error
         return like.replace(params=items["params"], **items["training"])
 

@@ -7,6 +7,7 @@ for multiple choice a list of four; for question answering one for each window o
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -31,7 +32,7 @@ Feature = dict[str, Any]
 Batch = dict[str, torch.Tensor]
 
 
-class PeerTask:
+class PeerTask(ABC):
     """What the families share. ``settings``: see ``torch_finetuning.Settings``."""
 
     architecture: str
@@ -66,11 +67,11 @@ class PeerTask:
     def head(self) -> dict[str, Any]:
         return {}
 
-    def read(self, split: str) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, split: str) -> list[Any]: ...
 
-    def tokenize(self, split: str, rows: int | None = None) -> list[Feature]:
-        raise NotImplementedError
+    @abstractmethod
+    def tokenize(self, split: str, rows: int | None = None) -> list[Feature]: ...
 
     def collate(self, features: Sequence[Feature], length: int | None, labelled: bool) -> Batch:
         batch = padded(features, length, self.tokenizer.pad_token_id)
@@ -81,8 +82,8 @@ class PeerTask:
     def outputs(self, output: Any, features: Sequence[Feature]) -> list[np.ndarray]:
         return list(output.logits.numpy())
 
-    def score(self, outputs: list[np.ndarray]) -> dict[str, float]:
-        raise NotImplementedError
+    @abstractmethod
+    def score(self, outputs: list[np.ndarray]) -> dict[str, float]: ...
 
 
 def padded(features: Sequence[Feature], length: int | None, pad_id: int) -> Batch:
