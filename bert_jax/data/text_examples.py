@@ -22,7 +22,6 @@ from bert_jax.data.windows import windows
 TRUNCATED = "text longer than max_seq_length, cut"
 IN_WINDOWS = "text longer than max_seq_length, read in windows"
 LARGEST_SCORE = float(np.finfo(np.float32).max)
-PAIR_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.packing import Examples, PackedBatches, pack, packed_batches, row_shape
+from bert_jax.data.packing import Examples, PackedBatches, Unpacked, pack, packed_batches, row_shape
 from bert_jax.data.sequences import Sequence, pair, single, truncate_pair
 
 
@@ -104,6 +104,28 @@ def test_a_pass_serves_every_example_once_in_one_shape(group: int) -> None:
     assert len({batch["input_ids"].shape for batch in batches}) == 1
     assert sorted(index for batch in batches for index in taken_apart(batch, data)) == list(range(50))
     assert list(packed_batches(examples(0), pad_id=0, max_seq_length=64)) == []
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_outputs_come_back_in_the_order_of_the_examples(group: int) -> None:
+    data = examples(group=group)
+    unpacked = Unpacked(data)
+    for batch in packed_batches(data, pad_id=0, max_seq_length=64, tokens_a_batch=300, row_multiple=2):
+        unpacked.add(batch, {"double": 2 * batch["labels"], "pieces": np.stack([batch["input_ids"]] * 2, -1)})
+    np.testing.assert_array_equal(unpacked.arrays["double"], 2 * data.targets["labels"])
+    np.testing.assert_array_equal(unpacked.arrays["pieces"], np.stack([data.ids] * 2, -1))
+
+
+def test_hosts_share_the_rows_of_a_packed_batch() -> None:
+    batches = PackedBatches(examples(), pad_id=0, seed=3, batch_size=8, max_seq_length=64, row_multiple=2)
+    whole, parts = batches.batch(5), [batches.batch(5, part, 2) for part in range(2)]
+    for name, values in whole.items():
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), values)
+
+
+def test_a_batch_has_no_more_rows_than_are_needed() -> None:
+    (batch,) = packed_batches(examples(3), pad_id=0, max_seq_length=64, tokens_a_batch=64 * 64, row_multiple=2)
+    assert len(batch["input_ids"]) == 2
 
 
 def test_rows_are_as_long_as_the_longest_example_needs() -> None:

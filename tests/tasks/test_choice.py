@@ -16,17 +16,10 @@ from bert_jax.data.wordpiece import WordPiece
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.choice import by_choice, choice_figures, same_number_of_endings
 from bert_jax.training.evaluate import predict_workdir
+from tests.tiny_model import QUIET, TINY
 
 WORDS = [chr(97 + i) for i in range(12)]
-MODEL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+MODEL = TINY | QUIET
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *(f"ending{i}" for i in range(4))]
 
 

@@ -1,6 +1,7 @@
 """Classification and regression: packed as alone, learned end to end, predicted from the workdir alone."""
 
 import csv
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -10,24 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.tasks.classification import classification, mean_by_owner
+from bert_jax.tasks.fine_tuning import whole_pass
 from bert_jax.tasks.task import Task
 from bert_jax.training.checkpoint import read_params
-from bert_jax.training.evaluate import evaluate_workdir, predict_workdir
+from bert_jax.training.evaluate import evaluate_workdir, make_evaluate, predict_workdir
+from bert_jax.training.init_from import load_initial
+from bert_jax.training.sharding import MeshShape, make_mesh
 from bert_jax.training.step import gradients
 from bert_jax.training.train import train
+from tests.tiny_model import QUIET, TINY
 
 WORDS = [f"w{chr(97 + i)}" for i in range(20)]
-MODEL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.1,
-}
+MODEL = TINY | {"initializer_range": 0.1}
 FAST = {"learning_rate": 3e-3, "bias_correction": True, "b2": 0.98}
 
 
@@ -88,13 +87,13 @@ def padded(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: np.pad(v, ((0, 0), (0, 32 - v.shape[1]))) if v.shape[1] > 1 else v for name, v in batch.items()}
 
 
-QUIET = MODEL | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+QUIET_MODEL = MODEL | QUIET
 
 
 @pytest.mark.parametrize("variant", [{}, {"bilstm_size": 4}, {"concatenated": True}])
 def test_a_packed_example_gets_the_logits_it_gets_alone(folder: Path, variant: dict[str, Any]) -> None:
     direction = "left_to_right" if "concatenated" in variant else "bidirectional"
-    task = make(folder, model=QUIET | {"attention_direction": direction}, **variant)
+    task = make(folder, model=QUIET_MODEL | {"attention_direction": direction}, **variant)
     params = jax.jit(task.init)(jax.random.key(0))
     batch = task.stream(16, 32, 1).batch(0)
     assert batch["input_ids"].shape[0] < 8  # several to a row
@@ -119,7 +118,7 @@ def test_a_packed_example_gets_the_logits_it_gets_alone(folder: Path, variant: d
 
 
 def test_loss_by_hand_and_in_pieces(folder: Path) -> None:
-    task = make(folder, model=QUIET)
+    task = make(folder, model=QUIET_MODEL)
     params = jax.jit(task.init)(jax.random.key(0))
     batch = jax.tree.map(jnp.asarray, task.stream(16, 32, 4).batch(0))
     found = jax.jit(partial(task.forward, dropout_key=None))(params, batch)
@@ -283,3 +282,51 @@ def test_a_run_without_development_set(folder: Path, tmp_path: Path) -> None:
     data = {key: value for key, value in config(folder)["data"].items() if key != "dev"}
     assert train(config(folder, data=data, train_steps=4), tmp_path) == {}
     assert read_params(tmp_path)[1]["step"] == 4
+
+
+def test_what_is_wrong_with_the_dev_set_is_said_before_training(folder: Path, tmp_path: Path) -> None:
+    data = config(folder)["data"] | {"dev": "nowhere.csv"}
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+        train(config(folder, data=data), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_split_without_labels_has_no_figures(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "test.csv").read_text().splitlines()
+    (tmp_path / "test.csv").write_text("\n".join(line.rsplit(",", 2)[0] for line in lines) + "\n")
+    task = make(folder)
+    assert task.read_file is not None
+    dataset = task.read_file(tmp_path / "test.csv", 32)
+    logits = np.zeros((30, 2), np.float32)
+    assert dataset.scores({"logits": logits}) == dataset.details({"logits": logits}) == {}
+    mesh = make_mesh(MeshShape(data=1))
+    unlabelled = dataclasses.replace(task, evaluation=lambda *_: whole_pass(dataset, task.tokenizer, 32, 1))
+    params = task.init(jax.random.key(0))
+    with jax.set_mesh(mesh):
+        shardings = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec()), params)
+        assert make_evaluate(unlabelled, mesh, shardings, 0)(params, "test", 8, 32) == ({}, {})
+
+
+@pytest.mark.end_to_end
+def test_a_head_is_kept_only_for_the_same_classes_in_the_same_order(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(config(folder, train_steps=1), tmp_path / "first")
+    given = config(folder, init_from=str(tmp_path / "first"), model={}, optimizer={"learning_rate": 0.0}, train_steps=1)
+    del given["tokenizer"]
+    head = read_params(tmp_path / "first")[0]["classifier"]["kernel"]
+    for labels, kept in ((["other", "same"], True), (["same", "other"], False)):
+        train(given | {"labels": labels}, tmp_path / labels[0])
+        assert (read_params(tmp_path / labels[0])[0]["classifier"]["kernel"] == head).all() == kept
+        assert ("new: classifier" in capsys.readouterr().err) != kept
+    with pytest.raises(ValueError, match=r"holds another run \(bilstm_size: None -> 4\)"):
+        train(given | {"labels": ["other", "same"], "bilstm_size": 4}, tmp_path / "other")
+
+
+def test_parameters_that_are_no_numbers_are_not_begun_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = make(folder).init(jax.random.key(0))
+    params = jax.tree.map(np.array, fresh)
+    params["encoder"]["layer_0"]["attention"]["query"]["bias"][3] = np.nan
+    monkeypatch.setattr("bert_jax.training.init_from.read_all", lambda source: params)
+    with pytest.raises(ValueError, match="encoder/layer_0/attention/query/bias in runs/x is not finite"):
+        load_initial("runs/x", fresh)

@@ -31,17 +31,11 @@ from bert_jax.training.evaluate import evaluate_workdir, predict_workdir
 from bert_jax.training.metric_log import read_metrics
 from bert_jax.training.settings import plan, read_config
 from configs import squad as squad_recipe
+from tests.tiny_model import QUIET, TINY
 
 WORDS = [f"w{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(40)]
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "?", "##x"], lowercase=True)
-MODEL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "dtype": "float32",
-}
+MODEL = TINY | {"dtype": "float32"}
 
 
 def qa(number: int | str, question: str, answer: str | None = None, start: int = 0, **fields: Any) -> dict[str, Any]:
@@ -86,7 +80,7 @@ def config(folder: Path, **changes: Any) -> dict[str, Any]:
         "task": "squad",
         "data_dir": str(folder),
         "tokenizer": str(folder / "tokenizer"),
-        "model": MODEL | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        "model": MODEL | QUIET,
         "batch_size": 12,
         "max_seq_length": 32,
         "max_query_length": 8,

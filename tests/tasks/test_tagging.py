@@ -16,16 +16,9 @@ from bert_jax.tasks.tagging import build_dataset, open_tagged_text, tag_figures,
 from bert_jax.tasks.task import Task
 from bert_jax.training.evaluate import predict_workdir
 from bert_jax.training.train import train
+from tests.tiny_model import QUIET, TINY
 
-MODEL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+MODEL = TINY | QUIET
 NAMES, FILLERS = ["anna", "bob", "carl"], ["sees", "and", "the", "in"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *FILLERS, "smith", "x", "##y"]
 

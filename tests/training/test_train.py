@@ -169,6 +169,9 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
     [
         ({"seed": -1}, "seed=-1 must be between 0 and 4294967295"),
         ({"keep_last": 0}, "keep_last=0 must be at least 1"),
+        ({"train_steps": None, "train_epochs": float("inf")}, "train_epochs=inf must be a number above 0"),
+        ({"warmup_steps": None, "warmup_ratio": 5.0}, "warmup_ratio=5.0 must be between 0 and 1"),
+        ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate=nan must be >= 0"),
         ({"train_steps": None, "phases": 5}, "config.phases=5 must be a list"),
         ({"eval_examples": 0}, "eval_examples=0 must be at least 1"),
     ],
