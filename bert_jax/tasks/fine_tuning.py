@@ -115,9 +115,22 @@ def fine_tuning_task(
 def whole_pass(dataset: Dataset, tokenizer: Tokenizer, max_seq_length: int, row_multiple: int) -> Evaluation:
     """Every example of a data set once, packed, in batches of one shape."""
     batches = packed_batches(
-        dataset.examples, pad_id=tokenizer.pad_id, max_seq_length=max_seq_length, row_multiple=row_multiple
+        dataset.examples,
+        pad_id=tokenizer.pad_id,
+        max_seq_length=max_seq_length,
+        tokens_a_batch=tokens_a_batch(),
+        row_multiple=row_multiple,
     )
     return Evaluation(batches, dataset)
+
+
+def tokens_a_batch() -> int:
+    """Tokens of a batch without gradients, for each device.
+
+    On a CPU few enough that a layer's activations stay in its cache (measured on six layers of 384: 4,096 tokens take
+    1.1 to 1.2 times as long); elsewhere enough to hide the host's part.
+    """
+    return 1024 if jax.default_backend() == "cpu" else 8192
 
 
 def of_head(module: BertWithHead) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def test_a_pass_serves_every_example_once_in_one_shape(group: int) -> None:
     batches = list(packed_batches(data, pad_id=0, max_seq_length=64, tokens_a_batch=300, row_multiple=2))
     assert len({batch["input_ids"].shape for batch in batches}) == 1
     assert sorted(index for batch in batches for index in taken_apart(batch, data)) == list(range(50))
-    assert list(packed_batches(examples(0), pad_id=0, max_seq_length=64)) == []
+    assert list(packed_batches(examples(0), pad_id=0, max_seq_length=64, tokens_a_batch=300)) == []
 
 
 @pytest.mark.parametrize("group", [1, 4])

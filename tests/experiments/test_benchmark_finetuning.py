@@ -43,13 +43,18 @@ def test_texts(data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytes
     cases = benchmark_finetuning.CASES
     small = {name: case._replace(predicted=5, max_seq_length=32) for name, case in cases.items()}
     monkeypatch.setattr(benchmark_finetuning, "CASES", small)
-    counts = {"sts-b": [12, 5, 5], "nsmc": [25, 5, 5], "full": [595, 5, 5]}
+    counts = {"sts-b": [12, 5, 5], "sts-b-shuffled": [12, 5, 5], "nsmc": [25, 5, 5], "full": [595, 5, 5]}
     for name, case in small.items():
         (tmp_path / name).mkdir()
         write_texts(name, encoder, data_dir, tmp_path / name)
         rows = {split: read_glue(case.task, tmp_path / name, split, Problems()) for split in ("train", "dev", "test")}
         assert [len(found) for found in rows.values()] == counts[name]
         assert [row.text_a for row in rows["dev"]] == [row.text_a for row in rows["test"]]
+    scores = [
+        [row.score for row in read_glue("STS-B", tmp_path / name, "dev", Problems())]
+        for name in ("sts-b", "sts-b-shuffled")
+    ]
+    assert scores[0] != scores[1] and sorted(scores[0]) == sorted(scores[1])  # pyright: ignore
     full = read_glue("SST-2", tmp_path / "full", "train", Problems())
     assert {len(row.text_a.split()) for row in full} == {30}
 
@@ -70,7 +75,7 @@ def test_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_small_measurement(data_dir: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark_finetuning, "CASES", {"sts-b": Texts("STS-B", "STS-B", 32, 4, 8, True)})
+    monkeypatch.setattr(benchmark_finetuning, "CASES", {"sts-b": Texts("STS-B", "STS-B", 32, 4, 8, padded=True)})
     found = measure(str(encoder), str(data_dir), cases=["sts-b"], rounds=2, steps=2)["sts-b"]
     for what in ("train", "predict"):
         assert {side: len(values) for side, values in found[what]["seconds"].items()} == {

@@ -441,7 +441,7 @@ def test_transformers_gives_the_same_loss(tmp_path: Path) -> None:
         start, end = (torch.tensor([column]) for column in (window.start_column, window.end_column))
         with torch.no_grad():
             losses.append(peer(ids, token_type_ids=segments, start_positions=start, end_positions=end).loss)
-    (batch,) = packed_batches(window_examples(windows), pad_id=0, max_seq_length=64)
+    (batch,) = packed_batches(window_examples(windows), pad_id=0, max_seq_length=64, tokens_a_batch=64 * 64)
     total, weight = compiled(task, jax.tree.map(jnp.asarray, params))(batch)[1]["loss"]
     assert weight == len(windows)
     assert total / weight == pytest.approx(float(np.mean(losses)), abs=1e-5)
