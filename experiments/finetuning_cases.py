@@ -164,6 +164,14 @@ def _write(path: Path, lines: Sequence[str]) -> None:
 WNUT17 = {"train": "wnut17train.conll", "dev": "emerging.dev.conll"}
 SQUAD = {"train": "train-v1.1.json", "dev": "dev-v1.1.json"}
 
+
+def _for_few_rows(learning_rate: float, batch_size: int, train_epochs: float) -> dict[str, Any]:
+    """More and larger steps than the recipe's, unbiased from the first (Mosbach et al. 2021): thousands of rows on a
+    small encoder must do in minutes on a CPU what the paper's recipe does with hundreds of thousands."""
+    optimizer = {"optimizer.learning_rate": learning_rate, "optimizer.bias_correction": True}
+    return optimizer | {"batch_size": batch_size, "train_epochs": train_epochs}
+
+
 CASES = {
     "sts-b": Case(
         "STS-B",
@@ -174,7 +182,7 @@ CASES = {
         split_sts_b,
         {"train": "STS-B/train.tsv", "dev": "STS-B/dev.tsv"},
         {"pearson": ("Pearson", 100.0), "spearman": ("Spearman", 100.0)},
-        {"optimizer.learning_rate": 5e-5},
+        _for_few_rows(2e-4, 8, 2.0),
     ),
     "qnli": Case(
         "QNLI",
@@ -185,7 +193,7 @@ CASES = {
         split_qnli,
         {"train": "QNLI/train.tsv", "dev": "QNLI/dev.tsv"},
         {"accuracy": ("accuracy", 100.0)},
-        {"optimizer.learning_rate": 5e-5},
+        _for_few_rows(2e-4, 8, 1.0),
     ),
     "hellaswag": Case(
         "HellaSwag",
@@ -196,7 +204,7 @@ CASES = {
         split_hellaswag,
         {"train": "hellaswag_train.jsonl", "dev": "hellaswag_val.jsonl"},
         {"accuracy": ("accuracy", 100.0)},
-        {"optimizer.learning_rate": 5e-5, "batch_size": 16, "max_seq_length": 128, "train_epochs": 3.0},
+        _for_few_rows(1e-4, 8, 1.0),
     ),
     "wnut17": Case(
         "WNUT-17",
@@ -207,7 +215,7 @@ CASES = {
         split_wnut17,
         WNUT17,
         {"f1": ("F1", 1.0)},
-        {"optimizer.learning_rate": 1e-4},
+        _for_few_rows(2e-4, 8, 2.0),
     ),
     "xquad": Case(
         "XQuAD-en",
@@ -218,7 +226,6 @@ CASES = {
         split_xquad,
         SQUAD,
         {"exact_match": ("EM", 1.0), "f1": ("F1", 1.0)},
-        # So few questions take more steps than the recipe's.
-        {"optimizer.learning_rate": 1e-4, "batch_size": 16, "train_epochs": 5.0},
+        _for_few_rows(3e-4, 8, 1.0),
     ),
 }

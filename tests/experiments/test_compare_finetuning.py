@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from bert_jax.data.choices import read_hellaswag
 from bert_jax.data.columns import FORMATS, read_columns
@@ -17,13 +19,22 @@ from bert_jax.data.glue import read_glue
 from bert_jax.data.squad import read_questions
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import load_tokenizer
+from bert_jax.training.settings import plan, read_config
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.train import begin, device_batches
 from experiments import compare_finetuning
+from experiments.benchmark_step import NoCheckpoints
 from experiments.compare_finetuning import choose_cases, find_encoder, main, make_config, peer_settings
 from experiments.finetuning_cases import CASES, Sizes, by_source, write_case
 from experiments.finetuning_page import is_degenerate, statistics, summarise
+from tests.tiny_model import QUIET
 
 WORDS = ["the", "man", "plays", "a", "red", "guitar", "in", "rain", "dog", "runs", "on", "green"]
 SMALL = Sizes(None, 4)
+# Our names of the heads -> transformers'.
+HEADS = dict.fromkeys(("classifier", "regressor", "choice_head", "tagging_head"), "classifier") | {
+    "qa_head": "qa_outputs"
+}
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +185,42 @@ def test_peer_learns_and_is_scored(name: str, data_dir: Path, encoder: Path, tmp
     assert run.train()["loss"] == pytest.approx(loss, rel=1e-5)
     run.start(1)
     assert run.train()["loss"] != pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_equal_the_peers(name: str, data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    """From the same head, on the same batches and without dropout: what is left between the sides is chance."""
+    from experiments.peers.torch_bert import linear_rate, load_parameters
+
+    config = prepared(name, data_dir, encoder, tmp_path) | {"train_epochs": 20.0, "warmup_ratio": 0.0}
+    config["model"] = config["model"] | QUIET
+    if name == "xquad":  # transformers' softmax over a window has the batch's padding in it: alone, there is none
+        config["batch_size"] = 1
+    settings, task = read_config(config)
+    (phase,) = plan(settings, task)
+    peer, mesh = peer_of(name, config), make_mesh(settings.mesh)
+    peer.model.eval()  # no dropout
+    stream = task.stream(settings.batch_size, settings.max_seq_length, 1)
+    losses: dict[str, list[float]] = {"ours": [], "peer": []}
+    with jax.set_mesh(mesh):
+        state, step, _ = begin(settings, (phase,), task, mesh, NoCheckpoints())
+        params = flatten_dict(jax.device_get(state.params), sep="/")
+        tags = [task.labels.index(tag) for tag in peer.task.tags] if name == "wnut17" else slice(None)
+        for path in [path for path in params if path.split("/")[0] in HEADS]:
+            head, kind = path.split("/")
+            params[f"{HEADS[head]}/{kind}"] = params[path][..., tags]
+        load_parameters(peer.model, params)
+        batch = device_batches(task, phase, mesh)
+        for number in range(6):
+            state, figures = step(state, batch(number)[0], 1)
+            losses["ours"].append(float(figures["loss"][0] / figures["loss"][1]))
+            chosen = [peer.train_features[i] for i in stream.indices(number)]
+            loss = peer.model(**peer._collate(chosen)).loss
+            loss.backward()
+            peer.optimizer.step(linear_rate(number, peer.peak, 0, phase.train_steps))
+            losses["peer"].append(loss.item())
+    assert losses["ours"] == pytest.approx(losses["peer"], rel=1e-4)
+    assert len(set(losses["ours"])) == 6
 
 
 def test_ours_is_timed(data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
