@@ -153,7 +153,10 @@ Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`.
 
 
 def _hyperparameters(cases: Sequence[dict[str, Any]]) -> str:
-    rows = ["| | batch | epochs | steps, ours / peer | length | learning rate |", "|---|--:|--:|--:|--:|--:|"]
+    rows = [
+        "| | batch | epochs | steps, ours / peer | length | learning rate | Adam's bias |",
+        "|---|--:|--:|--:|--:|--:|---|",
+    ]
     for entry in cases:
         settings = entry["settings"]
         steps = {run["side"]: run["steps"] for run in entry["runs"]}
@@ -161,6 +164,7 @@ def _hyperparameters(cases: Sequence[dict[str, Any]]) -> str:
             f"| {CASES[entry['case']].title} | {settings['batch_size']} | {settings['train_epochs']:g} |"
             f" {steps['ours']} / {steps['peer']} | {settings['max_seq_length']} |"
             f" {settings['optimizer']['learning_rate']:g} |"
+            f" {'corrected' if settings['optimizer']['bias_correction'] else 'as the original'} |"
         )
     return "\n".join(rows)
 
