@@ -137,7 +137,8 @@ def tune_threshold(
     """The threshold on the null odds that maximises F1 on a development set; the smallest of equally good ones.
 
     As the official 2.0 evaluator's sweep, over answers before any threshold. Unlike there, questions of equal odds go
-    together, and if answering nothing is best, the threshold lies below all odds: F1 is always what `choose` gives.
+    together, if answering nothing is best, the threshold lies below all odds, and it stands halfway to the next higher
+    odds (at most 1 above those it lets pass): F1 is what `choose` gives, also where another mesh rounds otherwise.
     Raises ValueError if a question of the data set has no null odds. `rules` as for `squad_score.score`.
     """
     gold, version = read_gold(dataset)
@@ -152,9 +153,10 @@ def tune_threshold(
     _, f1 = raw_scores(gold, texts, find_rules(rules, version), two=True)
     rows = sorted((odds_of[g.id], gain(g, texts[g.id], value)) for g, value in zip(gold, f1, strict=True))
     odds = np.array([odd for odd, _ in rows])
-    # total[i]: the sum of F1 when the i questions of the lowest odds are answered, and levels[i] the highest of these.
+    # total[i]: the sum of F1 when the i questions of the lowest odds are answered; levels[i] parts them from the rest.
     total = np.cumsum([float(sum(not question.texts for question in gold)), *(value for _, value in rows)])
-    levels = np.append(odds[0] - 1.0, odds)
+    highest, next_higher = np.append(odds[0] - 2.0, odds), np.append(odds, np.inf)
+    levels = np.minimum(highest + 1.0, (highest + next_higher) / 2)
     # Among equal odds the gains rise (they are sorted), so the best total never lies between two of them.
     best = int(np.argmax(total))
     return Threshold(float(levels[best]), 100.0 * float(total[best]) / len(gold))

@@ -51,7 +51,7 @@ def test_texts(data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytes
         assert [len(found) for found in rows.values()] == counts[name]
         assert [row.text_a for row in rows["dev"]] == [row.text_a for row in rows["test"]]
     scores = [
-        [row.score for row in read_glue("STS-B", tmp_path / name, "dev", Problems())]
+        [row.label for row in read_glue("STS-B", tmp_path / name, "dev", Problems())]
         for name in ("sts-b", "sts-b-shuffled")
     ]
     assert scores[0] != scores[1] and sorted(scores[0]) == sorted(scores[1])  # pyright: ignore

@@ -291,14 +291,14 @@ def test_a_stopped_comparison_goes_on(
     fails.clear()
     main(arguments)
     assert asked[3:] == [("sts-b", "peer", 1), *(("qnli", side, seed) for seed in (0, 1) for side in ("ours", "peer"))]
-    main([*arguments, "--epochs", "2"])  # another setting: nothing of before is of use
+    main([*arguments, "--epochs", "3"])  # another setting: nothing of before is of use
     assert len(asked) == 16
     found = json.loads((results / "finetuning_comparison.json").read_text())
-    assert found["cases"][0]["settings"]["train_epochs"] == 2.0
+    assert found["cases"][0]["settings"]["train_epochs"] == 3.0
     assert [run["side"] for run in found["cases"][1]["runs"]] == ["ours", "peer"] * 2
     text = (results / "finetuning_comparison.md").read_text()
     assert "| QNLI, accuracy | bert_jax | 55.00 | 7.07 | 55.00 | 60.00 | 0 of 2 |" in text
-    assert "STS-B, Spearman" in text and "--epochs 2" in text
+    assert "STS-B, Spearman" in text and "--epochs 3" in text
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

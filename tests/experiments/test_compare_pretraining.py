@@ -47,7 +47,8 @@ def test_exported_batches_are_those_of_the_training_step(tiny_corpus: Path, tmp_
         state, step, _ = begin(settings, phases, task, mesh, NoCheckpoints())
         initial_weights = np.load(tmp_path / "batches/initial.npz")
         word = jax.device_get(state.params["embeddings"]["word"]["embedding"])
-        np.testing.assert_array_equal(initial_weights["embeddings/word/embedding"], word)
+        # The same draw by two programs, which the compiler may round differently.
+        np.testing.assert_allclose(initial_weights["embeddings/word/embedding"], word, rtol=1e-6)
         for number in range(3):
             state, figures = step(state, put_batch(stream.batch(number), mesh), 1)
             total, weight = jax.device_get(figures["unigram_loss"])

@@ -245,10 +245,10 @@ def test_the_threshold_is_tuned_and_used(tmp_path: Path, tokenizer: str) -> None
     task = TASKS["squad"](seed=0, data_dir=str(tmp_path), tokenizer=tokenizer, model=MODEL, max_query_length=8)
     dataset = task.evaluation("dev", 4, 32, 1).dataset
     assert dataset is not None
-    # The null odds are -6, -4, -3, 1: at 0 the third is answered, wrongly; the best threshold is -4.
+    # The null odds are -6, -4, -3, 1: at 0 the third is answered, wrongly; -4 must be answered, -3 not.
     outputs = outputs_for(dataset, {"a": (-3.0, 3.0), "b": (-2.0, 2.0), "c": (-1.5, 1.5), "d": (0.5, -0.5)})
     figures = dataset.scores(outputs)
-    assert figures["null_threshold"] == pytest.approx(-4.0)
+    assert figures["null_threshold"] == pytest.approx(-3.5)
     assert (figures["f1"], figures["f1_at_0"], figures["exact_match_at_0"]) == (100.0, 75.0, 75.0)
     assert figures["best_f1"] == 100.0 and figures["best_f1_thresh"] == pytest.approx(-4.0)
     assert not {"total", "missing", "HasAns_total"} & set(figures)

@@ -239,7 +239,7 @@ def test_the_threshold_that_maximises_f1():
     ]
     answers = [made("4", "x", -1.0), made("3", "y z", -2.5), made("2", "x", -5.0), made("1", "x", -4.0)]
     threshold = tune_threshold(answers, questions)
-    assert threshold == (-2.5, 75.0)
+    assert threshold == (-1.75, 75.0)  # halfway between -2.5, which is answered, and -1
     figures = score(questions, predictions(answers, threshold.threshold), null_odds(answers))
     assert figures["f1"] == 75.0
     # On answers before any threshold the official sweep finds the same.
@@ -258,6 +258,9 @@ def test_a_threshold_never_splits_equal_odds_and_can_silence_all():
     assert threshold.f1 == pytest.approx(100 * 2 / 3)
     assert score(questions, predictions(answers, threshold.threshold))["f1"] == pytest.approx(threshold.f1)
     assert predictions(answers, threshold.threshold) == {"1": "", "2": "", "3": ""}
+    assert tune_threshold(answers[:1], questions[:1]).threshold == -1.0  # all are answered
+    far = [made("1", "x", -2.0), made("2", "", 1e30)]  # the odds of a question without any candidate
+    assert tune_threshold(far, questions[:2]).threshold == -1.0
 
 
 def test_tuning_tries_what_brute_force_tries():
