@@ -149,7 +149,8 @@ def test_recipe_on_real_data(name: str, shared_data: Path, vocabularies: dict[st
     config = importlib.import_module(f"configs.{module}").get_config(choices)
     config.update_from_flattened_dict(case.fields)
     values: dict[str, Any] = config.to_dict()
-    values["model"] |= TINY | {"max_position_embeddings": 512}
+    layers = 4 if module == "features" else 1  # the last four are taken
+    values["model"] |= TINY | {"max_position_embeddings": 512, "num_hidden_layers": layers}
     values |= {"tokenizer": str(vocabularies[case.vocabulary]), "data_dir": str(tmp_path / "data")}
     values |= {"train_epochs": None, "train_steps": 4, "mesh": {"data": 1}}
     if module == "features":
