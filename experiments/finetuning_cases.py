@@ -167,7 +167,11 @@ SQUAD = {"train": "train-v1.1.json", "dev": "dev-v1.1.json"}
 
 def _for_few_rows(learning_rate: float, batch_size: int, train_epochs: float) -> dict[str, Any]:
     """More and larger steps than the recipe's, unbiased from the first (Mosbach et al. 2021): thousands of rows on a
-    small encoder must do in minutes on a CPU what the paper's recipe does with hundreds of thousands."""
+    small encoder must do in minutes on a CPU what the paper's recipe does with hundreds of thousands.
+
+    WNUT-17's come second: at 3e-4, batch 16, one epoch of 2,000 rows four seeds gave ours F1 37.8, 37.6, 30.4, 0.0 and
+    the peer 36.7, 36.9, 39.2, 40.6; whether a run leaves the plateau of no entity was chance there.
+    """
     optimizer = {"optimizer.learning_rate": learning_rate, "optimizer.bias_correction": True}
     return optimizer | {"batch_size": batch_size, "train_epochs": train_epochs}
 
