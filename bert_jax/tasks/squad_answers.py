@@ -138,7 +138,7 @@ def tune_threshold(
 
     As the official 2.0 evaluator's sweep, over answers before any threshold. Unlike there, questions of equal odds go
     together, if answering nothing is best, the threshold lies below all odds, and it stands halfway to the next higher
-    odds (at most 1 above those it lets pass): F1 is what `choose` gives, also where another mesh rounds otherwise.
+    odds (at most 1 above those it lets pass): F1 is what `choose` gives, and rounding seldom flips an answer.
     Raises ValueError if a question of the data set has no null odds. `rules` as for `squad_score.score`.
     """
     gold, version = read_gold(dataset)

@@ -1,6 +1,6 @@
 """Every recipe of fine-tuning on the real data sets at hand: read, trained for some steps, evaluated and predicted.
 
-The encoder is tiny and begins from scratch: that every row of every set is read and gets its prediction is what counts.
+The encoder is tiny and begins from scratch: that every set is read and gets its predictions is what counts.
 Where a set came without its training part, the held-out part stands in for it.
 """
 
