@@ -66,9 +66,8 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
     log = workdir / "results.jsonl"
     encoder_sha256 = hashlib.sha256((encoder / WEIGHTS).read_bytes()).hexdigest()
     entries = []
-    for name, most in cases.items():
+    for name, sizes in cases.items():
         case, folder = CASES[name], workdir / "data" / name
-        sizes = Sizes(most or args.max_train, args.max_eval)
         data = write_case(case, Path(args.data_dir), folder, sizes)
         config = make_config(case, folder, encoder, args.epochs)
         settings = {"encoder": encoder_sha256, "data": data} | {
@@ -91,14 +90,17 @@ def find_encoder(name: str) -> Path:
     return directory.absolute()
 
 
-def choose_cases(text: str) -> dict[str, int | None]:
-    """ "sts-b,hellaswag:2000" -> name: most rows for training."""
-    chosen: dict[str, int | None] = {}
+def choose_cases(text: str) -> dict[str, Sizes]:
+    """ "sts-b,hellaswag:2000:500" -> name: most rows for training and evaluation."""
+    chosen: dict[str, Sizes] = {}
     for part in text.split(","):
-        name, _, most = part.partition(":")
-        if name not in CASES or (most and not (most.isdecimal() and int(most))):
-            raise ValueError(f"--cases has {part!r}; take some of {','.join(CASES)}, each may have :ROWS for training")
-        chosen[name] = int(most) if most else None
+        name, *counts = part.split(":")
+        if name not in CASES or len(counts) > 2 or not all(count.isdecimal() and int(count) for count in counts):
+            raise ValueError(
+                f"--cases has {part!r}; take some of {','.join(CASES)}, each may have :ROWS for training and :ROWS for"
+                " evaluation"
+            )
+        chosen[name] = Sizes(*map(int, counts))
     return chosen
 
 
@@ -212,10 +214,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--encoder", required=True, metavar="DIR", help="Hugging Face directory, or a package with one: its name")
     add("--data_dir", required=True, metavar="DIR", help="holds glue, hellaswag, ner and squad")
     add("--workdir", required=True, metavar="DIR", help="receives splits, logs and finished results")
-    add("--cases", default=",".join(CASES), help="NAME or NAME:ROWS for training, by commas (default %(default)s)")
+    add(
+        "--cases",
+        default=",".join(CASES),
+        help="by commas, each NAME[:ROWS[:ROWS]], most rows for training and for evaluation (default %(default)s)",
+    )
     add("--seeds", type=int, default=5, help="runs a side (default %(default)s)")
-    add("--max_train", type=int, help="most rows for training (default: all)")
-    add("--max_eval", type=int, help="most rows for evaluation (default: the case's)")
     add("--epochs", type=float, help="default: the case's")
     add("--results", default="experiments/results", metavar="DIR", help="receives page and figures")
     return parser

@@ -284,7 +284,7 @@ def test_a_stopped_comparison_goes_on(
     monkeypatch.setattr(compare_finetuning, "RUNNERS", {side: fake(side) for side in ("ours", "peer")})
     results = tmp_path / "results"
     arguments = ["--encoder", str(encoder), "--data_dir", str(data_dir), "--workdir", str(tmp_path / "work")]
-    arguments += ["--results", str(results), "--max_eval", "4", "--cases", "sts-b,qnli:8", "--seeds", "2"]
+    arguments += ["--results", str(results), "--cases", "sts-b:8:4,qnli:8:4", "--seeds", "2"]
     with pytest.raises(SystemExit, match="worker ended"):
         main(arguments)
     assert asked == [("sts-b", "ours", 0), ("sts-b", "peer", 0), ("sts-b", "ours", 1)]
@@ -304,7 +304,7 @@ def test_a_stopped_comparison_goes_on(
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--cases has 'mnli'; take some of sts-b,"):
         choose_cases("sts-b,mnli")
-    with pytest.raises(ValueError, match=r"--cases has 'qnli:x'"):
-        choose_cases("qnli:x")
+    with pytest.raises(ValueError, match=r"--cases has 'qnli:8:x'"):
+        choose_cases("qnli:8:x")
     with pytest.raises(ValueError, match="is neither a Hugging Face directory"):
         find_encoder(str(tmp_path))
