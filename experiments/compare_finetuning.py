@@ -26,7 +26,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bert_jax.interop.hugging_face import WEIGHTS, is_hugging_face
+from bert_jax.interop.hugging_face import is_hugging_face
+from bert_jax.interop.weight_files import SAFETENSORS
 from bert_jax.training.optimizer import OptimizerSettings
 from experiments.benchmark_step import missing_packages
 from experiments.finetuning_cases import CASES, Case, Sizes, write_case
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
         raise ValueError(f"--seeds={args.seeds}; at least 1")
     workdir.mkdir(parents=True, exist_ok=True)
     log = workdir / "results.jsonl"
-    encoder_sha256 = hashlib.sha256((encoder / WEIGHTS).read_bytes()).hexdigest()
+    encoder_sha256 = hashlib.sha256((encoder / SAFETENSORS).read_bytes()).hexdigest()
     entries = []
     for name, sizes in cases.items():
         case, folder = CASES[name], workdir / "data" / name
@@ -85,8 +86,10 @@ def find_encoder(name: str) -> Path:
     directory = Path(name)
     if not directory.is_dir() and name.isidentifier() and (spec := importlib.util.find_spec(name)) and spec.origin:
         directory = Path(spec.origin).parent / "model"
-    if not is_hugging_face(directory):
-        raise ValueError(f"--encoder {name} is neither a Hugging Face directory with {WEIGHTS} nor a package with one")
+    if not is_hugging_face(directory) or not (directory / SAFETENSORS).is_file():
+        raise ValueError(
+            f"--encoder {name} is neither a Hugging Face directory with {SAFETENSORS} nor a package with one"
+        )
     return directory.absolute()
 
 

@@ -63,9 +63,11 @@ def extract_text(source: Path, path: Path, output: Path) -> None:
     from bert_jax.data.writing import check_output
     from bert_jax.tasks import features, text_features
     from bert_jax.tasks.fine_tuning import checked, report_problems
-    from bert_jax.training.init_from import read_encoder, read_model
+    from bert_jax.training.init_from import read_encoder
+    from bert_jax.training.source import open_source
 
-    config, directory = read_model(source)
+    opened = open_source(source)
+    config = opened.config
     layers = layers_of(_LAYERS.value)
     absolute = features.absolute_layers(layers, config)
     binary = output.suffix != ".jsonl"
@@ -75,7 +77,7 @@ def extract_text(source: Path, path: Path, output: Path) -> None:
         raise ValueError(f"{path} is empty: give a file of text, one example a line")
     lines = text.removesuffix("\n").split("\n")
     (output if binary else output.parent).mkdir(parents=True, exist_ok=True)
-    tokenizer, problems = load_tokenizer(directory), Problems()
+    tokenizer, problems = load_tokenizer(opened.tokenizer), Problems()
     inputs = text_features.read_lines(lines, tokenizer, _LENGTH.value, problems)
     report_problems(str(path), problems)
     dtype = _DTYPE.value if binary else "float32"

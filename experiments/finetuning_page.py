@@ -26,13 +26,13 @@ def write_page(results: dict[str, Any], directory: Path) -> None:
     (directory / f"{NAME}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     text = page(results)
     (directory / f"{NAME}.md").write_text(text, encoding="utf-8")
-    print(score_table(results["cases"]), time_table(results["cases"]), sep="\n\n")
+    print(score_table(results["cases"]))
 
 
 def summarise(case: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """{"scores": {metric: {side: statistics, "verdict": ...}}, "degenerate": {side: runs}, "seconds": ...}.
+    """{"scores": {metric: {side: statistics, "verdict": ...}}, "degenerate": {side: runs}}.
 
-    Scores in per cent; "verdict" says where our mean lies by the peer's 95 % interval; times are means over seeds.
+    Scores in per cent; "verdict" says where our mean lies by the peer's 95 % interval.
     """
     of = {side: [run for run in runs if run["side"] == side] for side in LABELS}
     scores = {}
@@ -43,14 +43,9 @@ def summarise(case: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         mean = scores[metric]["ours"]["mean"]
         verdict = "unknown" if low is None else "below" if mean < low else "above" if mean > high else "inside"
         scores[metric]["verdict"] = verdict
-    seconds = {}
-    for name in ("training_seconds", "evaluation_seconds", "whole_seconds"):
-        means = {side: float(np.mean([run[name] for run in of[side]])) for side in LABELS}
-        seconds[name] = means | {"ratio": means["peer"] / means["ours"]}
     return {
         "scores": scores,
         "degenerate": {side: sum(is_degenerate(case, run["scores"]) for run in of[side]) for side in LABELS},
-        "seconds": seconds,
     }
 
 
@@ -106,19 +101,6 @@ def score_table(cases: Sequence[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def time_table(cases: Sequence[dict[str, Any]]) -> str:
-    """Markdown; seconds are means over seeds."""
-    rows = ["| seconds | training | | | evaluation | | | whole run | | |"]
-    rows += ["|---" + "|--:" * 9 + "|", "| | ours | peer | ratio" * 1 + " | ours | peer | ratio" * 2 + " |"]
-    for entry in cases:
-        seconds = entry["summary"]["seconds"].values()
-        cells = [
-            cell for one in seconds for cell in (f"{one['ours']:.1f}", f"{one['peer']:.1f}", f"{one['ratio']:.2f}")
-        ]
-        rows.append(f"| {CASES[entry['case']].title} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
 def page(results: dict[str, Any]) -> str:
     """The page as Markdown."""
     cases, machine = results["cases"], results["machine"]
@@ -140,15 +122,11 @@ set after the last step.
 The interval is that of the peer's mean (Student's t over seeds). A degenerate run gives one class for all, or finds no
 entity or answer.
 
-{time_table(cases)}
-
-Training is the loop alone, ours with compilation (kept from the first seed for the next) and logging. The whole run
-has reading and tokenising too, and ours saving a checkpoint. Ratios are the peer's time over ours.
-
 {_hyperparameters(cases)}
 
 {textwrap.fill(where, 118)}
-Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`.
+Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`. How fast either is, `experiments.benchmark`
+measures.
 """
 
 

@@ -1,45 +1,58 @@
-"""Reads a Hugging Face BERT directory (``config.json``, ``model.safetensors``) as our config and parameters.
+"""Hugging Face directories <-> our config, parameters and labels: BERT, and ALBERT and RoBERTa as kinds of it.
 
-Its tokenizer is read by ``bert_jax.data.tokenizer.load_tokenizer(directory)``. Neither PyTorch nor transformers is
+Their tokenizer is read by ``bert_jax.data.tokenizer.load_tokenizer(directory)``. Neither PyTorch nor transformers is
 needed.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
+from bert_jax.data.tokenizer import CONFIG_FILE, Tokenizer
+from bert_jax.interop.imported import Imported
+from bert_jax.interop.layouts import HUGGING_FACE_ALBERT, HUGGING_FACE_BERT, HUGGING_FACE_ROBERTA, TASK_HEADS, Layout
+from bert_jax.interop.translate import Params, from_params, to_params
+from bert_jax.interop.weight_files import SAFETENSORS, find_weights, read_weights, write_safetensors
 from bert_jax.model.config import BertConfig
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-# Fields of ours that are not BERT's; transformers' "dtype" is that of the file, ours that of the computation.
-OURS_ALONE = ("attention_direction", "dtype", "scan_layers", "remat", "attention_implementation")
-BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# The word embedding and the masked-LM bias under a second name.
-TIED = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
+CONFIG = "config.json"
+# By model_type; RoBERTa's kin have its parameters.
+LAYOUTS = {
+    "bert": HUGGING_FACE_BERT,
+    "albert": HUGGING_FACE_ALBERT,
+    "roberta": HUGGING_FACE_ROBERTA,
+    "xlm-roberta": HUGGING_FACE_ROBERTA,
+    "camembert": HUGGING_FACE_ROBERTA,
 }
-
-
-class Tensor(NamedTuple):
-    """Where a parameter comes from: our path, their name (without ``bert.``), their shape."""
-
-    path: str
-    name: str
-    shape: tuple[int, ...]
+# The end of an architecture's name -> the task head it has; "classifier" with one output is a regressor.
+HEADS = {
+    "ForSequenceClassification": "classifier",
+    "ForTokenClassification": "tagging_head",
+    "ForMultipleChoice": "choice_head",
+    "ForQuestionAnswering": "qa_head",
+}
+# Heads whose outputs have names.
+OF_LABELS = ("classifier", "tagging_head")
+# Fields of ours that are not theirs; transformers' "dtype" is that of the file, ours that of the computation.
+OURS_ALONE = ("attention_direction", "dtype", "scan_layers", "remat", "attention_implementation")
+ALBERTS = ("embedding_size", "num_hidden_groups")
+# Of ALBERT's config: what has to be so, and what has no effect.
+ALBERT_FIXED = {"inner_group_num": (1, None)}
+ALBERT_HARMLESS = (
+    *("classifier_dropout_prob", "down_scale_factor", "gap_size", "ln_type", "net_structure_type", "num_memory_blocks"),
+)
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def is_hugging_face(directory: str | Path) -> bool:
-    """Whether this is a model directory of transformers, of whatever architecture, with safetensors weights."""
+    """Whether this is a model directory of transformers, of whatever architecture, with weights."""
     directory = Path(directory)
-    if not (directory / WEIGHTS).is_file() or not (directory / CONFIG).is_file():
+    if find_weights(directory) is None or not (directory / CONFIG).is_file():
         return False
     try:
         values = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
@@ -49,136 +62,197 @@ def is_hugging_face(directory: str | Path) -> bool:
 
 
 def read_config(directory: str | Path) -> BertConfig:
-    """The encoder's config.
+    """The encoder's config. RoBERTa's unused first positions do not count in ``max_position_embeddings``.
 
     Raises:
         ValueError: not JSON, or a model that our encoder is not (another ``model_type``, relative positions, ...).
     """
     path = Path(directory) / CONFIG
+    values = _read_values(path)
+    kind = values.get("model_type", "bert")
+    if kind not in LAYOUTS:
+        raise ValueError(f"{path}: model_type={kind!r} is not supported; it must be one of {', '.join(LAYOUTS)}")
+    for name, accepted in ALBERT_FIXED.items():
+        if kind == "albert" and values.get(name) not in accepted:
+            raise ValueError(f"{path}: {name}={values[name]!r} is not supported; it must be {accepted[0]}")
+    without = {*OURS_ALONE, *ALBERT_FIXED, *ALBERT_HARMLESS, "model_type", *(() if kind == "albert" else ALBERTS)}
+    ours = {key: value for key, value in values.items() if key not in without}
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return BertConfig.from_dict({key: value for key, value in values.items() if key not in OURS_ALONE})
+        if kind == "albert":
+            ours = {"embedding_size": 128, "num_hidden_groups": 1} | ours  # transformers' defaults
+        config = BertConfig.from_dict(ours)
+        return config.replace(max_position_embeddings=config.max_position_embeddings - _position_offset(values))
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_params(directory: str | Path) -> dict[str, Any]:
-    """The parameters at our paths (see ``Bert`` and ``BertForPreTraining``), a nested dict of float32 arrays.
+def read_labels(directory: str | Path) -> tuple[str, ...] | None:
+    """Names of the classes or tags in the order of their ids; None where the architecture has no such head."""
+    values = _read_values(Path(directory) / CONFIG)
+    return _labels(values, Path(directory)) if _head_of(values) in OF_LABELS else None
 
-    Embeddings and encoder always; ``pooler``, ``mlm_head`` and ``nsp_head`` where the file has them. Tensors that are
-    none of these (a fine-tuned model's classifier) are named on standard error.
+
+def read(directory: str | Path, task_head: str | None = None) -> Imported:
+    """Config, parameters at our paths (see ``Bert``), labels, and the names of tensors that have no place there.
+
+    Embeddings and encoder always; pooler and heads where the file has them.
+
+    Args:
+        task_head: what the output layer is, see ``layouts.TASK_HEADS``; None: as the config's architecture says.
 
     Raises:
-        ValueError: a tensor is missing or of another shape, or the masked-LM decoder is not the word embedding.
+        ValueError: a tensor is missing or of another shape, the masked-LM decoder is not the word embedding, or the
+            output layer's kind is not to be known.
     """
-    config, path = read_config(directory), Path(directory) / WEIGHTS
+    directory = Path(directory)
+    config, path = read_config(directory), find_weights(directory)
+    if path is None:
+        raise FileNotFoundError(f"{directory} holds no weights; give a directory with {SAFETENSORS}")
+    values = _read_values(directory / CONFIG)
+    layout = LAYOUTS[values.get("model_type", "bert")]
+    tensors = {_plain_name(name, layout): value for name, value in read_weights(path).items()}
+    tensors = {name: value for name, value in tensors.items() if name not in BUFFERS}
+    if layout is HUGGING_FACE_ROBERTA:
+        tensors = _roberta_as_bert(tensors, _position_offset(values))
+    head = task_head or _head_of(values) or ("classifier" if "pooler.dense.weight" in tensors else "tagging_head")
+    if head == "classifier" and len(tensors.get("classifier.bias", ())) == 1:
+        head = "regressor"
     try:
-        with safe_open(path, framework="np") as file:
-            stored = {_plain_name(name): name for name in file.keys()}  # noqa: SIM118  (it is no dict)
-            used = {t.name for t in _tensors(config, stored)} | TIED.keys() | set(BUFFERS)
-            values = {name: file.get_tensor(key) for name, key in stored.items() if name in used}
-    except SafetensorError as error:
-        raise ValueError(f"{path} cannot be read ({error}): copy it again") from None
-    if unused := sorted(key for name, key in stored.items() if name not in used):
-        print(f"{path}: unused tensors: {_listed(unused)}", file=sys.stderr)
-    try:
-        return _tree(config, values)
+        params, unexpected = to_params(config, layout, tensors, head)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if layout is HUGGING_FACE_ROBERTA and "mlm_head" in params and config.hidden_act != "gelu":
+        raise ValueError(f"{path}: RoBERTa's masked-LM head has gelu always, but hidden_act={config.hidden_act!r}")
+    labels = _labels(values, directory) if head in params and head in OF_LABELS else None
+    if labels is not None and len(labels) != (outputs := len(params[head]["bias"])):
+        raise ValueError(f"{directory / CONFIG}: id2label has {len(labels)} names but the head {outputs} outputs")
+    return Imported(config, params, labels, unexpected)
 
 
-def _tree(config: BertConfig, values: dict[str, np.ndarray]) -> dict[str, Any]:
-    for copy, name in TIED.items():
-        value = values.pop(copy, None)
-        if value is not None and not np.array_equal(values.setdefault(name, value), value):
-            raise ValueError(f"{copy} differs from {name}: this encoder's masked-LM head is tied")
-    wanted = _tensors(config, values)
-    if missing := [tensor.name for tensor in wanted if tensor.name not in values]:
-        raise ValueError(f"missing {_listed(missing)}; give the directory of a whole BERT model")
-    params: dict[str, Any] = {}
-    for tensor in wanted:
-        value = values[tensor.name].astype(np.float32)
-        if value.shape != tensor.shape:
-            raise ValueError(
-                f"{tensor.name} is {value.shape} but {tensor.shape} by {CONFIG}: they must belong together"
-            )
-        *parents, leaf = tensor.path.split("/")
-        if leaf == "kernel":
-            value = np.ascontiguousarray(value.T)
-        elif tensor.path in ("embeddings/word/embedding", "mlm_head/bias"):
-            extra = config.padded_vocab_size - config.vocab_size
-            value = np.pad(value, [(0, extra)] + [(0, 0)] * (value.ndim - 1))
-        node = params
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return params
+def write(
+    directory: str | Path, config: BertConfig, params: Params, tokenizer: Tokenizer, labels: Sequence[str] | None = None
+) -> str:
+    """Writes what ``transformers`` loads: config, ``model.safetensors``, tokenizer; returns the architecture's name.
+
+    The config is written last, so that a half-written directory is not taken for a model.
+
+    Raises:
+        ValueError: a model that has no counterpart there (one-sided attention, a BiLSTM, two encoders).
+    """
+    directory = Path(directory)
+    values, layout = _their_config(config, params, labels)
+    tensors = from_params(config, layout, params)
+    if len(params.keys() - {"embeddings", "encoder", "pooler"}):
+        inner = ("embeddings.", "encoder.", "pooler.")
+        tensors = {layout.prefix * name.startswith(inner) + name: value for name, value in tensors.items()}
+    directory.mkdir(parents=True, exist_ok=True)
+    write_safetensors(directory / SAFETENSORS, tensors, {"format": "pt"})
+    _write_tokenizer(directory, tokenizer, config.max_position_embeddings)
+    _write_json(directory / CONFIG, values | {"pad_token_id": tokenizer.pad_id})
+    return values["architectures"][0]
 
 
-def _tensors(config: BertConfig, names: Iterable[str]) -> list[Tensor]:
-    """What the encoder needs, and each head of which there is anything in the file."""
-    d, v = config.hidden_size, config.vocab_size
-    tensors = [
-        Tensor("embeddings/word/embedding", "embeddings.word_embeddings.weight", (v, d)),
-        Tensor(
-            "embeddings/position/embedding",
-            "embeddings.position_embeddings.weight",
-            (config.max_position_embeddings, d),
-        ),
-        Tensor("embeddings/segment/embedding", "embeddings.token_type_embeddings.weight", (config.type_vocab_size, d)),
-        *_layer_norm("embeddings/layer_norm", "embeddings.LayerNorm", d),
-    ]
-    for i in range(config.num_hidden_layers):
-        tensors += _layer(f"encoder/layer_{i}", f"encoder.layer.{i}", d, config.intermediate_size)
-    heads = {
-        "pooler.": _dense("pooler", "pooler.dense", d, d),
-        "cls.predictions.": [
-            *_dense("mlm_head/dense", "cls.predictions.transform.dense", d, d),
-            *_layer_norm("mlm_head/layer_norm", "cls.predictions.transform.LayerNorm", d),
-            Tensor("mlm_head/bias", "cls.predictions.bias", (v,)),
-        ],
-        "cls.seq_relationship.": _dense("nsp_head", "cls.seq_relationship", d, 2),
-    }
-    for prefix, head in heads.items():
-        if any(name.startswith(prefix) for name in names):
-            tensors += head
-    return tensors
+def _read_values(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}): copy it again") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}; expected a JSON object")
+    return values
 
 
-def _layer(path: str, name: str, d: int, f: int) -> list[Tensor]:
-    attention = [
-        tensor
-        for part in ("query", "key", "value")
-        for tensor in _dense(f"{path}/attention/{part}", f"{name}.attention.self.{part}", d, d)
-    ]
-    return [
-        *attention,
-        *_dense(f"{path}/attention/output", f"{name}.attention.output.dense", d, d),
-        *_layer_norm(f"{path}/attention/layer_norm", f"{name}.attention.output.LayerNorm", d),
-        *_dense(f"{path}/feed_forward/intermediate", f"{name}.intermediate.dense", d, f),
-        *_dense(f"{path}/feed_forward/output", f"{name}.output.dense", f, d),
-        *_layer_norm(f"{path}/feed_forward/layer_norm", f"{name}.output.LayerNorm", d),
-    ]
+def _labels(values: Mapping[str, Any], directory: Path) -> tuple[str, ...] | None:
+    names = values.get("id2label")
+    if names is None:
+        return None
+    try:
+        found = {int(number): str(name) for number, name in names.items()}
+    except (ValueError, AttributeError):
+        raise ValueError(f"{directory / CONFIG}: id2label={names!r} must map numbers to names") from None
+    if sorted(found) != list(range(len(found))):
+        raise ValueError(f"{directory / CONFIG}: id2label has the numbers {sorted(found)}; give 0 to {len(found) - 1}")
+    return tuple(found[number] for number in range(len(found)))
 
 
-def _dense(path: str, name: str, inputs: int, outputs: int) -> list[Tensor]:
-    # PyTorch keeps [outputs, inputs].
-    return [
-        Tensor(f"{path}/kernel", f"{name}.weight", (outputs, inputs)),
-        Tensor(f"{path}/bias", f"{name}.bias", (outputs,)),
-    ]
+def _position_offset(values: Mapping[str, Any]) -> int:
+    """How many rows of the position table no token uses: RoBERTa counts from the id of padding, plus one."""
+    roberta = LAYOUTS[values.get("model_type", "bert")] is HUGGING_FACE_ROBERTA
+    return int(values.get("pad_token_id", 1)) + 1 if roberta else 0
 
 
-def _layer_norm(path: str, name: str, d: int) -> list[Tensor]:
-    return [Tensor(f"{path}/scale", f"{name}.weight", (d,)), Tensor(f"{path}/bias", f"{name}.bias", (d,))]
+def _head_of(values: Mapping[str, Any]) -> str | None:
+    """The task head by the architecture's name; None where the config names none with such a head."""
+    for architecture in values.get("architectures") or ():
+        for ending, head in HEADS.items():
+            if str(architecture).endswith(ending):
+                return head
+    return None
 
 
-def _plain_name(name: str) -> str:
+def _plain_name(name: str, layout: Layout) -> str:
     """Without the prefix that models with a head give their encoder; LayerNorm's parameters as called today."""
-    name = name.removeprefix("bert.")
+    name = name.removeprefix("module.").removeprefix(layout.prefix)
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+def _roberta_as_bert(tensors: dict[str, np.ndarray], offset: int) -> dict[str, np.ndarray]:
+    """Position rows from the first that a token uses; a classification head's tanh layer is BERT's pooler."""
+    renamed = {"classifier.dense.": "pooler.dense.", "classifier.out_proj.": "classifier."}
+    found = {}
+    for name, value in tensors.items():
+        for theirs, berts in renamed.items():
+            name = berts + name.removeprefix(theirs) if name.startswith(theirs) else name
+        found[name] = value[offset:] if name == "embeddings.position_embeddings.weight" else value
+    return found
+
+
+def _their_config(config: BertConfig, params: Params, labels: Sequence[str] | None) -> tuple[dict[str, Any], Layout]:
+    """``config.json``, and how its architecture calls the parameters."""
+    if config.attention_direction != "bidirectional":
+        raise ValueError(
+            f"attention_direction={config.attention_direction!r} has no counterpart among transformers' BERT encoders"
+        )
+    albert = any(getattr(config, name) is not None for name in ALBERTS)
+    if albert and config.embedding_size is None:
+        raise ValueError(
+            "shared layers without embedding_size have no counterpart: transformers' ALBERT always has one"
+        )
+    activation = "gelu_new" if config.hidden_act in ("gelu_tanh", "gelu_pytorch_tanh") else config.hidden_act
+    fields = [name for name in config.__dataclass_fields__ if name not in OURS_ALONE + ALBERTS]
+    values = {name: getattr(config, name) for name in fields} | {"hidden_act": activation}
+    if albert:
+        values |= {"embedding_size": config.embedding_width, "inner_group_num": 1}
+        values |= {"num_hidden_groups": config.num_hidden_layers // config.layers_a_group}
+    head = next((name for name in TASK_HEADS if name in params), None)
+    if head is not None:
+        names = labels or [f"LABEL_{i}" for i in range(len(params[head]["bias"]))]
+        values |= {"id2label": {str(i): name for i, name in enumerate(names)}}
+        values |= {"label2id": {name: i for i, name in enumerate(names)}}
+    if head == "regressor":
+        values["problem_type"] = "regression"
+    kind = "albert" if albert else "bert"
+    architecture = ("Albert" if albert else "Bert") + _architecture(params, head)
+    return {"architectures": [architecture], "model_type": kind} | values, LAYOUTS[kind]
+
+
+def _architecture(params: Params, head: str | None) -> str:
+    if head is not None:
+        endings = {name: ending for ending, name in HEADS.items()}
+        return endings["classifier" if head == "regressor" else head]
+    pretraining = {("mlm_head", "nsp_head"): "ForPreTraining", ("mlm_head",): "ForMaskedLM"}
+    present = tuple(name for name in ("mlm_head", "nsp_head") if name in params)
+    return {**pretraining, ("nsp_head",): "ForNextSentencePrediction"}.get(present, "Model")
+
+
+def _write_tokenizer(directory: Path, tokenizer: Tokenizer, longest: int) -> None:
+    """Our tokenizer directory, with what transformers wants to know besides."""
+    tokenizer.save(directory)
+    config = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+    names = {f"{name[1:-1].lower()}_token": tokenizer.pieces[i] for name, i in tokenizer.special_tokens.items()}
+    kind = {"tokenizer_class": "BertTokenizer" if tokenizer.kind == "wordpiece" else "AlbertTokenizer"}
+    _write_json(directory / CONFIG_FILE, config | kind | names | {"model_max_length": longest})
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

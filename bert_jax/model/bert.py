@@ -27,15 +27,18 @@ class Bert(nn.Module):
 
     Parameters, all float32 (their paths are API: rules for decay, freezing and sharding match them):
 
-        embeddings/word/embedding      [padded v, d]   rows from vocab_size on are zero and inert
-        embeddings/position/embedding  [max_position_embeddings, d]
-        embeddings/segment/embedding   [type_vocab_size, d]
-        embeddings/layer_norm/{scale,bias}                          [d]
+        embeddings/word/embedding      [padded v, e]   rows from vocab_size on are zero and inert
+        embeddings/position/embedding  [max_position_embeddings, e]
+        embeddings/segment/embedding   [type_vocab_size, e]
+        embeddings/layer_norm/{scale,bias}                          [e]
+        embeddings/projection/kernel   [e, d], …/bias [d]           where embedding_size is given
         encoder/layer_{i}/attention/{query,key,value,output}/kernel [d, d], …/bias [d]
         encoder/layer_{i}/attention/layer_norm/{scale,bias}         [d]
         encoder/layer_{i}/feed_forward/intermediate/kernel          [d, f], …/bias [f]
         encoder/layer_{i}/feed_forward/output/kernel                [f, d], …/bias [d]
         encoder/layer_{i}/feed_forward/layer_norm/{scale,bias}      [d]
+
+    i counts the layers, or the groups of layers that share their parameters (ALBERT).
     """
 
     config: BertConfig
@@ -73,7 +76,7 @@ class BertForPreTraining(nn.Module):
     `Bert` tree) and
 
         pooler/{kernel [d, d], bias [d]}
-        mlm_head/dense/{kernel [d, d], bias [d]}, mlm_head/layer_norm/{scale,bias} [d], mlm_head/bias [padded v]
+        mlm_head/dense/{kernel [d, e], bias [e]}, mlm_head/layer_norm/{scale,bias} [e], mlm_head/bias [padded v]
         nsp_head/{kernel [d, 2], bias [2]}
 
     The masked-LM decoder is the word embedding itself. `next_sentence` False leaves out the pooler and the

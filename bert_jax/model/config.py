@@ -19,7 +19,9 @@ VOCAB_MULTIPLE = 128
 class BertConfig:
     """Sizes and numerics of a BERT encoder. The defaults are BERT-BASE, uncased English vocabulary.
 
-    Fields up to `layer_norm_eps` are BERT's own (Devlin et al. 2019, sections 3 and A.2); those below are
+    Fields up to `layer_norm_eps` are BERT's own (Devlin et al. 2019, sections 3 and A.2). The two after it are ALBERT's
+    (Lan et al. 2020, section 3.1): `embedding_size` (width of the embedding tables; given, a
+    dense layer follows them) and `num_hidden_groups` (layers of one group share their parameters). Those below are
     ours: `attention_direction` (what a token may attend to; "left_to_right" is the paper's LTR ablation),
     `dtype` (of the computation; parameters, statistics, softmax and loss are always float32), `scan_layers`
     (compile one layer and loop over it), `remat` (recompute a layer's activations in the backward pass),
@@ -41,6 +43,8 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    embedding_size: int | None = None  # hidden_size
+    num_hidden_groups: int | None = None  # num_hidden_layers
     attention_direction: str = "bidirectional"
     dtype: str = "float32"
     scan_layers: bool = False
@@ -48,14 +52,21 @@ class BertConfig:
     attention_implementation: str = "xla"
 
     def __post_init__(self) -> None:
-        for name in _POSITIVE_INTEGERS:
+        for name in _POSITIVE_INTEGERS + _POSITIVE_OR_NONE:
             value = getattr(self, name)
+            if name in _POSITIVE_OR_NONE and value is None:
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r} must be a positive integer")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not divisible by num_attention_heads="
                 f"{self.num_attention_heads}; choose a divisor (BERT uses hidden_size / 64)"
+            )
+        if self.num_hidden_layers % (self.num_hidden_groups or 1):
+            raise ValueError(
+                f"num_hidden_layers={self.num_hidden_layers} is not divisible by num_hidden_groups="
+                f"{self.num_hidden_groups}; choose a divisor (ALBERT uses 1)"
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
@@ -74,6 +85,16 @@ class BertConfig:
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embedding tables and of the masked-LM head."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def layers_a_group(self) -> int:
+        """How many layers, one after the other, have the same parameters; 1 in BERT."""
+        return self.num_hidden_layers // (self.num_hidden_groups or self.num_hidden_layers)
 
     @property
     def padded_vocab_size(self) -> int:
@@ -161,6 +182,7 @@ _POSITIVE_INTEGERS = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_POSITIVE_OR_NONE = ("embedding_size", "num_hidden_groups")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "hidden_act": ACTIVATIONS,
     "attention_direction": ATTENTION_DIRECTIONS,

@@ -1,4 +1,7 @@
-"""Token ids -> vectors: word + segment + position, layer norm, dropout (BERT, section 3 and figure 2)."""
+"""Token ids -> vectors: word + segment + position, layer norm, dropout (BERT, section 3 and figure 2).
+
+With factorised embeddings a dense layer follows (ALBERT, section 3.1).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,21 +12,21 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bert_jax.model.config import BertConfig
 from bert_jax.model.dropout import dropout
-from bert_jax.model.layers import LayerNorm, compute_dtype, kernel_init
+from bert_jax.model.layers import Dense, LayerNorm, compute_dtype, kernel_init
 
 
 class Embedding(nn.Module):
-    """A table of `num_embeddings` used rows, padded with zero rows to `padded`. Parameter: embedding [padded, d]."""
+    """A table of `num_embeddings` used rows, padded with zero rows to `padded`. Parameter: embedding [padded, e]."""
 
     config: BertConfig
     num_embeddings: int
     padded: int | None = None
 
     def setup(self) -> None:
-        shape = (self.padded or self.num_embeddings, self.config.hidden_size)
+        shape = (self.padded or self.num_embeddings, self.config.embedding_width)
         self.embedding = self.param("embedding", self._init(), shape, jnp.float32)
 
-    def __call__(self, ids: Int[Array, "r t"]) -> Float[Array, "r t d"]:
+    def __call__(self, ids: Int[Array, "r t"]) -> Float[Array, "r t e"]:
         # Ids are checked on the host (`check_batch`): inside a compiled step JAX would clamp a bad one
         # silently.
         return jnp.take(self.embedding, ids, axis=0, mode="clip").astype(compute_dtype(self.config))
@@ -37,7 +40,10 @@ class Embedding(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """The sum of the three embeddings, normalised. Parameters: word, position, segment (embedding), layer_norm."""
+    """The sum of the three embeddings, normalised. Parameters: word, position, segment (embedding), layer_norm.
+
+    With embedding_size given also projection/{kernel [e, d], bias [d]}.
+    """
 
     config: BertConfig
 
@@ -47,6 +53,8 @@ class Embeddings(nn.Module):
         self.position = Embedding(config, config.max_position_embeddings)
         self.segment = Embedding(config, config.type_vocab_size)
         self.layer_norm = LayerNorm(config)
+        if config.embedding_size is not None:
+            self.projection = Dense(config, config.hidden_size)
 
     def __call__(
         self,
@@ -61,8 +69,9 @@ class Embeddings(nn.Module):
         if position_ids is None:
             position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1], dtype=jnp.int32), input_ids.shape)
         total = self.word(input_ids) + self.segment(segment_ids) + self.position(position_ids)
-        return dropout(self.layer_norm(total), self.config.hidden_dropout_prob, dropout_key)
+        x = dropout(self.layer_norm(total), self.config.hidden_dropout_prob, dropout_key)
+        return x if self.config.embedding_size is None else self.projection(x)
 
-    def word_table(self) -> Float[Array, "v d"]:
+    def word_table(self) -> Float[Array, "v e"]:
         """The word embedding, to be tied to the output of the masked-LM head."""
         return self.word.embedding

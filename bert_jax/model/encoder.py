@@ -20,7 +20,10 @@ LayerFunction = Callable[[Any, Array, Array | None, Array | None], Array]
 
 
 class Encoder(nn.Module):
-    """num_hidden_layers layers. Parameters: layer_0 … layer_{l-1}, whichever way the layers are run."""
+    """num_hidden_layers layers. Parameters: layer_0 … layer_{l-1}, whichever way the layers are run.
+
+    Where layers share parameters, layer_0 … are the groups.
+    """
 
     config: BertConfig
 
@@ -41,20 +44,25 @@ class Encoder(nn.Module):
         config = self.config
         if self.is_initializing():
             outputs = []
-            for i in range(config.num_hidden_layers):
-                x = EncoderLayer(config, name=f"layer_{i}")(x, sequence_ids)
-                outputs.append(x)
+            for group in range(config.num_hidden_layers // config.layers_a_group):
+                layer = EncoderLayer(config, name=f"layer_{group}")
+                for _ in range(config.layers_a_group):
+                    x = layer(x, sequence_ids)
+                    outputs.append(x)
             return x if columns is None else gather_columns(x, columns), tuple(outputs)
 
         # A layer's `apply` is a pure function: one definition serves the loop, the scan and rematerialisation.
-        def layer(params: Any, x: Array, keys: Array | None, columns: Array | None) -> Array:
+        def run_layer(params: Any, x: Array, keys: Array | None, columns: Array | None) -> Array:
             output: Any = EncoderLayer(config, parent=None).apply({"params": params}, x, sequence_ids, keys, columns)
             return output
 
-        inner = outer = layer
+        inner = outer = run_layer
         if config.remat:  # inside a scan the compiler cannot undo it, and need not be kept from trying
-            inner, outer = jax.checkpoint(layer, prevent_cse=not config.scan_layers), jax.checkpoint(layer)
-        params = [self.variables["params"][f"layer_{i}"] for i in range(config.num_hidden_layers)]
+            inner, outer = jax.checkpoint(run_layer, prevent_cse=not config.scan_layers), jax.checkpoint(run_layer)
+        groups = [
+            self.variables["params"][f"layer_{i}"] for i in range(config.num_hidden_layers // config.layers_a_group)
+        ]
+        params = [group for group in groups for _ in range(config.layers_a_group)]
         run = _scan_layers if config.scan_layers else _loop_over_layers
         # All keys at once: loop, scan and rematerialisation draw the same numbers, from one threefry call.
         keys = None if dropout_key is None else jax.random.split(dropout_key, (len(params), DROPOUTS))
@@ -160,12 +168,13 @@ def _scan_layers(
     """The same numbers as the loop, compiled once: parameters are stacked here, not in the checkpoint."""
     if not params:
         return x, ()
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+    shared = all(layer_params is params[0] for layer_params in params)  # then there is nothing to stack
+    stacked = None if shared else jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
 
     def step(x: Array, inputs: tuple[Any, Array | None]) -> tuple[Array, Array]:
-        x = layer(inputs[0], x, inputs[1], None)
+        x = layer(params[0] if shared else inputs[0], x, inputs[1], None)
         return x, x
 
     # The last output is the carry, not a slice of all outputs: the compiler drops those where nobody reads them.
-    last, outputs = jax.lax.scan(step, x, (stacked, keys))
+    last, outputs = jax.lax.scan(step, x, (stacked, keys), length=len(params))
     return last, tuple(outputs)

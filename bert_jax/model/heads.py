@@ -35,14 +35,14 @@ class MaskedLanguageModelHead(nn.Module):
     config: BertConfig
 
     @nn.compact
-    def __call__(self, hidden: Float[Array, "r p d"], word_table: Float[Array, "v d"]) -> Float[Array, "r p v"]:
+    def __call__(self, hidden: Float[Array, "r p d"], word_table: Float[Array, "v e"]) -> Float[Array, "r p v"]:
         config = self.config
-        x = Dense(config, config.hidden_size, name="dense")(hidden)
+        x = Dense(config, config.embedding_width, name="dense")(hidden)
         x = LayerNorm(config, name="layer_norm")(activation(x, config.hidden_act))
         bias = self.param("bias", nn.initializers.zeros, (config.padded_vocab_size,), jnp.float32)
         is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
         table = word_table.astype(compute_dtype(config))
-        logits = jnp.einsum("rpd,vd->rpv", x, table, preferred_element_type=jnp.float32)
+        logits = jnp.einsum("rpe,ve->rpv", x, table, preferred_element_type=jnp.float32)
         return logits + jnp.where(is_word, bias, MASKED_LOGIT)
 
 

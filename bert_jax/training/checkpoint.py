@@ -109,19 +109,37 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
         FileNotFoundError: the directory holds no finished checkpoint.
     """
     with _reader(workdir) as manager:
-        step = manager.latest_step() if step is None else step
-        if step is None:
+        steps = sorted(manager.all_steps())
+        if not steps:
             raise FileNotFoundError(f"{workdir} holds no finished checkpoint yet; let the run save one")
+        if step is not None and step not in steps:
+            raise ValueError(
+                f"step={step}: {workdir} has the checkpoints {', '.join(map(str, steps))}; give one of them"
+            )
+        step = steps[-1] if step is None else step
+        meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
+        if meta["format_version"] > FORMAT_VERSION:
+            raise ValueError(
+                f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
+                f" {FORMAT_VERSION}: update bert_jax"
+            )
         shapes = manager.item_metadata(step)["params"]
         # Whatever mesh wrote them, they are read whole, onto this process's first device.
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes)
         )
-        items = manager.restore(
-            step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like), meta=ocp.args.JsonRestore())
-        )
-    return items["params"], items["meta"]
+        params = manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like)))["params"]
+    return params, meta
+
+
+def write_params(workdir: str | Path, params: Any, meta: dict[str, Any]) -> None:
+    """Writes parameters alone as the checkpoint of step ``meta["step"]``, which ``read_params`` reads."""
+    items = ocp.args.Composite(
+        params=ocp.args.StandardSave(params), meta=ocp.args.JsonSave({"format_version": FORMAT_VERSION} | meta)
+    )
+    with ocp.CheckpointManager(Path(workdir).absolute() / DIRECTORY, item_names=("params", "meta")) as manager:
+        manager.save(meta["step"], args=items, metrics=meta.get("figures") or None, force=True)
 
 
 def _rest(state: TrainState) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
 
 from bert_jax.data.tokenizer import load_tokenizer
-from bert_jax.model.config import BertConfig
 from bert_jax.tasks import TASKS, Task
-from bert_jax.training.init_from import is_model, read_encoder, read_model
+from bert_jax.training.init_from import read_encoder
 from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
 from bert_jax.training.sharding import MeshShape
+from bert_jax.training.source import Source, is_run, open_source
 
 T = TypeVar("T")
 Config = ConfigDict | FrozenConfigDict | Mapping[str, Any]
@@ -157,28 +157,31 @@ def model_and_tokenizer(
         ValueError: two encoders side by side that are not left-to-right and right-to-left with one vocabulary.
     """
     model = {name: value for name, value in (given.get("model") or {}).items() if value is not None}
-    source = workdir if workdir is not None and is_model(workdir) else settings.init_from
+    source = workdir if workdir is not None and is_run(workdir) else settings.init_from
     if bool(given.get("concatenated")) != bool(settings.right_to_left_from) and settings.init_from:
         raise ValueError(
             "concatenated=True and right_to_left_from belong together: a right-to-left run beside init_from"
         )
     if source is None:
         return {"model": model, "tokenizer": given.get("tokenizer") or ""}
-    config, tokenizer = read_model(source)
+    found = open_source(source)
     if settings.right_to_left_from and source == settings.init_from:
-        check_sides((config, tokenizer), read_model(settings.right_to_left_from))
-    return {"model": dataclasses.asdict(config) | model, "tokenizer": given.get("tokenizer") or tokenizer}
+        check_sides(found, open_source(settings.right_to_left_from))
+    return {
+        "model": dataclasses.asdict(found.config) | model,
+        "tokenizer": given.get("tokenizer") or str(found.tokenizer),
+    }
 
 
-def check_sides(left: tuple[BertConfig, str], right: tuple[BertConfig, str]) -> None:
+def check_sides(left: Source, right: Source) -> None:
     """Refuses two encoders that cannot stand side by side."""
-    directions = left[0].attention_direction, right[0].attention_direction
+    directions = left.config.attention_direction, right.config.attention_direction
     if directions != ("left_to_right", "right_to_left"):
         raise ValueError(
             f"init_from is {directions[0]} and right_to_left_from {directions[1]}; give a left_to_right run and a"
             " right_to_left one (objective=ltr and objective=rtl)"
         )
-    if load_tokenizer(left[1]).fingerprint() != load_tokenizer(right[1]).fingerprint():
+    if load_tokenizer(left.tokenizer).fingerprint() != load_tokenizer(right.tokenizer).fingerprint():
         raise ValueError("init_from and right_to_left_from have different tokenizers; train both with one")
 
 

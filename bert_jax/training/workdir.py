@@ -15,8 +15,8 @@ import jax
 
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.tasks import Task
-from bert_jax.training.init_from import CONFIG, MODEL_CONFIG, TOKENIZER
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
+from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER
 
 ENVIRONMENT = "environment.json"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
@@ -82,6 +82,10 @@ def read_workdir(workdir: str | Path) -> tuple[TrainSettings, Task]:
     if not (directory / CONFIG).is_file():
         raise FileNotFoundError(f"{workdir} holds no {CONFIG}; give the --workdir of a training run")
     config = json.loads((directory / CONFIG).read_text())
+    if "task" not in config:
+        raise ValueError(
+            f"{workdir} holds a model, but no run of a task; give it as init_from to a recipe, or use bert_jax.load"
+        )
     return read_config(config | ({"tokenizer": None} if "tokenizer" in config else {}), directory)
 
 

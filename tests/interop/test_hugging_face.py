@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import flax.serialization
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.data.tokenizer import load_tokenizer
-from bert_jax.interop.hugging_face import is_hugging_face, read_config, read_params
+from bert_jax.interop.hugging_face import is_hugging_face, read, read_config, read_labels
 from bert_jax.model import Bert, BertForPreTraining, Pooler
+from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.training.source import open_source
 
 torch = pytest.importorskip("torch", reason="directories of PyTorch models are written by torch")
 transformers = pytest.importorskip("transformers", reason="directories are written by transformers")
@@ -33,13 +37,17 @@ SIZES: dict[str, Any] = {
 
 
 def save(directory: Path, architecture: str = "BertForPreTraining", **changes: Any) -> Any:
-    """A model with random weights, biases and layer norms too; saved."""
+    """A model with random weights, biases and layer norms too, so that none can be forgotten; saved."""
     torch.manual_seed(0)
-    model = getattr(transformers, architecture)(transformers.BertConfig(**SIZES | changes)).eval()
+    model = randomized(getattr(transformers, architecture)(transformers.BertConfig(**SIZES | changes)).eval())
+    model.save_pretrained(directory)
+    return model
+
+
+def randomized(model: Any) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    model.save_pretrained(directory)
     return model
 
 
@@ -67,7 +75,7 @@ def for_peer(batch: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def check_encoder(model: Any, directory: Path, tolerance: float = 1e-5) -> None:
     """Last hidden state and pooled vector are the peer's."""
-    config, params = read_config(directory), read_params(directory)
+    config, params = read_config(directory), read(directory).params
     batch = inputs(config.vocab_size)
     with torch.no_grad():
         theirs = model(**for_peer(batch))
@@ -84,7 +92,7 @@ def test_encoder_without_heads(tmp_path: Path) -> None:
     model = save(tmp_path, "BertModel")
     config = read_config(tmp_path)
     assert {name: getattr(config, name) for name in SIZES} == SIZES and config.dtype == "float32"
-    assert set(read_params(tmp_path)) == {"embeddings", "encoder", "pooler"}
+    assert set(read(tmp_path).params) == {"embeddings", "encoder", "pooler"}
     check_encoder(model, tmp_path)
 
 
@@ -101,7 +109,7 @@ def test_pre_training_model(tmp_path: Path, old_names: bool, capsys: pytest.Capt
         renamed["cls.predictions.decoder.bias"] = renamed.pop("cls.predictions.bias")
         renamed["bert.embeddings.position_ids"] = np.arange(20)[None]
         save_file(renamed, tmp_path / "model.safetensors")
-    config, params = read_config(tmp_path), read_params(tmp_path)
+    config, params = read_config(tmp_path), read(tmp_path).params
     assert capsys.readouterr().err == ""
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(params))
     assert not params["embeddings"]["word"]["embedding"][70:].any()
@@ -121,7 +129,7 @@ def test_tree_is_the_models_own(tmp_path: Path) -> None:
     row = jnp.zeros((1, 4), jnp.int32)
     fresh = BertForPreTraining(read_config(tmp_path)).init(jax.random.key(0), row, None, None, None, row, row)
     shapes = jax.tree.map(np.shape, fresh["params"])
-    assert shapes == jax.tree.map(np.shape, read_params(tmp_path))
+    assert shapes == jax.tree.map(np.shape, read(tmp_path).params)
 
 
 def test_sixteen_bits_are_widened(tmp_path: Path) -> None:
@@ -131,10 +139,14 @@ def test_sixteen_bits_are_widened(tmp_path: Path) -> None:
     check_encoder(model.float(), tmp_path)
 
 
-def test_what_is_not_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(tmp_path, "BertForSequenceClassification")
-    assert set(read_params(tmp_path)) == {"embeddings", "encoder", "pooler"}
-    assert capsys.readouterr().err.endswith("unused tensors: classifier.bias, classifier.weight\n")
+def test_what_has_no_place_is_named(tmp_path: Path) -> None:
+    save(tmp_path)
+    rewrite(tmp_path, extra=np.zeros(3, np.float32))
+    assert read(tmp_path).unexpected == ["extra"]
+    with pytest.raises(
+        ValueError, match=r"tensors without a place in this model: extra; if they are not needed, allow"
+    ):
+        open_source(tmp_path).read(strict=True)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -142,24 +154,33 @@ def test_what_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "model.safetensors").read_bytes()
     rewrite(tmp_path, **{"bert.encoder.layer.1.output.dense.bias": None, "cls.predictions.transform.dense.bias": None})
     with pytest.raises(ValueError, match=r"missing encoder.layer.1.output.dense.bias, cls.pred.*transform.dense.bias;"):
-        read_params(tmp_path)
+        read(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(whole)
     rewrite(tmp_path, **{"bert.pooler.dense.bias": np.zeros(7, np.float32)})
-    with pytest.raises(ValueError, match=r"pooler.dense.bias is \(7,\) but \(24,\) by config.json"):
-        read_params(tmp_path)
+    with pytest.raises(ValueError, match=r"pooler.dense.bias is \(7,\) but \(24,\) by the config"):
+        read(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(whole)
     rewrite(tmp_path, **{"cls.predictions.decoder.weight": np.zeros((70, 24), np.float32)})
     with pytest.raises(ValueError, match=r"decoder.weight differs from embeddings.word_embeddings.weight"):
-        read_params(tmp_path)
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    rewrite(tmp_path, **{"bert.embeddings.word_embeddings.weight": np.zeros((71, 24), np.float32)})
+    with pytest.raises(ValueError, match=r"\(71, 24\) but \(70, 24\) .*vocab_size=70 and the table must be of one"):
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    rewrite(tmp_path, **{"bert.pooler.dense.bias": np.full(24, np.nan, np.float32)})
+    with pytest.raises(ValueError, match=r"pooler.dense.bias has numbers that are not finite"):
+        read(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(whole[:5000])
     with pytest.raises(ValueError, match=r"model.safetensors cannot be read \("):
-        read_params(tmp_path)
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "roberta"}, "model_type='roberta' is not supported"),
+        ({"model_type": "electra"}, "model_type='electra' is not supported"),
+        ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num=2 is not supported; it must be 1"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is not supported"),
         ({"hidden_act": "silu"}, "hidden_act='silu' is not one of gelu"),
         ({"hidden_size": 0}, "hidden_size=0 must be a positive integer"),
@@ -180,8 +201,191 @@ def test_which_directories_are_hugging_faces(tmp_path: Path) -> None:
     assert not is_hugging_face(tmp_path)
     (tmp_path / "config.json").write_text("{")
     assert not is_hugging_face(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "roberta"}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
     assert is_hugging_face(tmp_path)  # and read_config says why it is of no use
+
+
+HEADS = {
+    "BertForSequenceClassification": "classifier",
+    "BertForTokenClassification": "tagging_head",
+    "BertForQuestionAnswering": "qa_head",
+    "BertForMultipleChoice": "choice_head",
+}
+
+
+def our_logits(directory: Path, head: str, batch: dict[str, np.ndarray]) -> np.ndarray:
+    """[r, c] at the first column, or [r, t, c], without padding taken in."""
+    found = read(directory)
+    for_tokens = head in ("tagging_head", "qa_head")
+    module = BertWithHead(found.config, head, len(found.params[head]["bias"]), for_tokens)
+    params = {name: found.params[name] for name in ("embeddings", "encoder", "pooler", head) if name in found.params}
+    first = np.zeros((len(batch["input_ids"]), 1), np.int32)
+    positions = np.broadcast_to(np.arange(batch["input_ids"].shape[1], dtype=np.int32), batch["input_ids"].shape)
+    arguments = (batch["input_ids"], batch["segment_ids"], batch["sequence_ids"], positions, first, first)
+    logits = module.apply({"params": jax.tree.map(jnp.asarray, params)}, *map(jnp.asarray, arguments))
+    return np.asarray(logits) if for_tokens else np.asarray(logits)[:, 0]
+
+
+def their_logits(model: Any, batch: dict[str, np.ndarray]) -> np.ndarray:
+    given = for_peer(batch)
+    with torch.no_grad():
+        if "MultipleChoice" in type(model).__name__:
+            return model(**{name: value[None] for name, value in given.items()}).logits[0][:, None].numpy()
+        output = model(**given)
+    if "QuestionAnswering" in type(model).__name__:
+        return np.stack([output.start_logits.numpy(), output.end_logits.numpy()], -1)
+    return output.logits.numpy()
+
+
+@pytest.mark.parametrize("architecture", HEADS)
+def test_fine_tuned_models(tmp_path: Path, architecture: str) -> None:
+    names = (
+        {"id2label": {0: "no", 1: "maybe", 2: "yes"}} if HEADS[architecture] in ("classifier", "tagging_head") else {}
+    )
+    model = save(tmp_path, architecture, **names)
+    found = read(tmp_path)
+    assert found.unexpected == [] and found.labels == (("no", "maybe", "yes") if names else None)
+    assert read_labels(tmp_path) == found.labels
+    batch = inputs(70)
+    ours, theirs = our_logits(tmp_path, HEADS[architecture], batch), their_logits(model, batch)
+    present = batch["sequence_ids"] > 0 if ours.ndim == 3 else np.ones(3, bool)
+    np.testing.assert_allclose(ours[present], theirs[present], rtol=0, atol=1e-5)
+
+
+def test_one_output_is_a_score(tmp_path: Path) -> None:
+    save(tmp_path, "BertForSequenceClassification", num_labels=1)
+    found = read(tmp_path)
+    assert "regressor" in found.params and found.labels is None
+    assert "choice_head" in read(tmp_path, task_head="choice_head").params
+
+
+@pytest.mark.parametrize("kind", ["sharded", "pytorch", "pytorch sharded", "legacy pytorch", "flax"])
+def test_every_kind_of_weight_file(tmp_path: Path, kind: str) -> None:
+    model = save(tmp_path / "one")
+    expected = read(tmp_path / "one").params
+    directory = tmp_path / "other"
+    state = {name: value for name, value in model.state_dict().items() if "decoder" not in name}
+    if kind == "sharded":
+        model.save_pretrained(directory, max_shard_size="10KB")
+        assert len(list(directory.glob("*.safetensors"))) > 2
+    else:
+        directory.mkdir()
+        shutil.copy(tmp_path / "one" / "config.json", directory)
+    if kind in ("pytorch", "legacy pytorch"):
+        torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=kind == "pytorch")
+    elif kind == "pytorch sharded":
+        names = list(state)
+        parts = {"a.bin": names[:9], "b.bin": names[9:]}
+        for file, members in parts.items():
+            torch.save({name: state[name] for name in members}, directory / file)
+        index = {"weight_map": {name: file for file, members in parts.items() for name in members}}
+        (directory / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    elif kind == "flax":
+        (directory / "flax_model.msgpack").write_bytes(flax.serialization.msgpack_serialize(as_flax(state)))
+    found = read(directory)
+    assert found.unexpected == []
+    jax.tree.map(np.testing.assert_array_equal, found.params, expected)
+
+
+def as_flax(state: dict[str, Any]) -> dict[str, Any]:
+    """The tree that transformers wrote when it had Flax models."""
+    tree: dict[str, Any] = {}
+    for name, value in state.items():
+        *parents, leaf = name.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        if leaf == "weight":
+            leaf = "scale" if parents[-1] == "LayerNorm" else "embedding" if "embeddings" in parents[-1] else "kernel"
+        array = value.numpy()
+        node[leaf] = np.ascontiguousarray(array.T) if leaf == "kernel" else array
+    return tree
+
+
+def test_an_index_that_lies(tmp_path: Path) -> None:
+    save(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    for content, message in (
+        ("{", "has no weight_map"),
+        (json.dumps({"weight_map": {"x": "../a.safetensors"}}), "which is not beside it"),
+        (json.dumps({"weight_map": {"x": "b.safetensors"}}), "b.safetensors, which the index names"),
+        (
+            json.dumps({"weight_map": {"x": "a.safetensors"}}),
+            "a.safetensors has no x, which model.safetensors.index.json",
+        ),
+    ):
+        index.write_text(content)
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            read(tmp_path)
+
+
+ALBERT = {"embedding_size": 16, "num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 1}
+
+
+@pytest.mark.parametrize(
+    "architecture", ["AlbertForPreTraining", "AlbertForMaskedLM", "AlbertForSequenceClassification"]
+)
+def test_albert(tmp_path: Path, architecture: str) -> None:
+    """Shared layers and factorised embeddings."""
+    torch.manual_seed(0)
+    sizes = SIZES | ALBERT | {"classifier_dropout_prob": 0.1}
+    model = randomized(getattr(transformers, architecture)(transformers.AlbertConfig(**sizes)).eval())
+    model.save_pretrained(tmp_path)
+    found = read(tmp_path)
+    assert found.unexpected == [] and set(found.params["encoder"]) == {"layer_0", "layer_1"}
+    batch = inputs(70)
+    if architecture.endswith("Classification"):
+        np.testing.assert_allclose(our_logits(tmp_path, "classifier", batch), their_logits(model, batch), atol=1e-5)
+        return
+    with torch.no_grad():
+        theirs = model(**for_peer(batch))
+    check_pre_training(found, batch, theirs, whole=architecture.endswith("PreTraining"))
+
+
+def check_pre_training(found: Any, batch: dict[str, np.ndarray], theirs: Any, *, whole: bool) -> None:
+    """Masked-LM logits of the real tokens, and next-sentence logits, are the peer's."""
+    positions = np.broadcast_to(np.arange(12, dtype=np.int32), (3, 12))
+    arguments = jax.tree.map(jnp.asarray, (*batch.values(), None, positions, np.zeros((3, 1), np.int32)))
+    module = BertForPreTraining(found.config, next_sentence=whole)
+    params = {
+        name: found.params[name]
+        for name in ("embeddings", "encoder", "mlm_head", "pooler", "nsp_head")[: 3 + 2 * whole]
+    }
+    mlm, nsp = module.apply({"params": jax.tree.map(jnp.asarray, params)}, *arguments)
+    present = batch["sequence_ids"] > 0
+    expected = (theirs.prediction_logits if whole else theirs.logits).numpy()
+    np.testing.assert_allclose(np.asarray(mlm)[present][:, :70], expected[present], rtol=0, atol=1e-5)
+    if whole:
+        expected = getattr(theirs, "sop_logits", None)
+        expected = theirs.seq_relationship_logits if expected is None else expected
+        np.testing.assert_allclose(np.asarray(nsp)[:, 0], expected.numpy(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["RobertaForMaskedLM", "RobertaForSequenceClassification"])
+def test_roberta(tmp_path: Path, architecture: str) -> None:
+    """Positions count from pad_token_id + 1; a classifier's tanh layer is the pooler."""
+    torch.manual_seed(0)
+    sizes = SIZES | {
+        "type_vocab_size": 1,
+        "hidden_act": "gelu",
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
+    model = randomized(getattr(transformers, architecture)(transformers.RobertaConfig(**sizes)).eval())
+    model.save_pretrained(tmp_path)
+    found = read(tmp_path)
+    assert found.unexpected == [] and found.config.max_position_embeddings == 18
+    batch = inputs(70)
+    batch["input_ids"] = np.where(batch["sequence_ids"] > 0, np.maximum(batch["input_ids"], 3), 1).astype(np.int32)
+    batch["segment_ids"][:] = 0
+    if architecture.endswith("Classification"):
+        np.testing.assert_allclose(our_logits(tmp_path, "classifier", batch), their_logits(model, batch), atol=1e-5)
+        return
+    with torch.no_grad():
+        theirs = model(**for_peer(batch))
+    check_pre_training(found, batch, theirs, whole=False)
 
 
 def test_released_encoder_and_its_tokenizer() -> None:

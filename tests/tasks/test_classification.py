@@ -5,6 +5,7 @@ import dataclasses
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -17,10 +18,11 @@ from bert_jax.data.wordpiece import WordPiece
 from bert_jax.tasks.classification import classification, mean_by_owner
 from bert_jax.tasks.fine_tuning import whole_pass
 from bert_jax.tasks.task import Task
+from bert_jax.training import init_from
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.evaluate import evaluate_workdir, make_evaluate, predict_workdir
-from bert_jax.training.init_from import load_initial
 from bert_jax.training.sharding import MeshShape, make_mesh
+from bert_jax.training.source import Model
 from bert_jax.training.step import gradients
 from bert_jax.training.train import train
 from tests.tiny_model import QUIET, TINY
@@ -327,6 +329,7 @@ def test_parameters_that_are_no_numbers_are_not_begun_with(folder: Path, monkeyp
     fresh = make(folder).init(jax.random.key(0))
     params = jax.tree.map(np.array, fresh)
     params["encoder"]["layer_0"]["attention"]["query"]["bias"][3] = np.nan
-    monkeypatch.setattr("bert_jax.training.init_from.read_all", lambda source: params)
+    model = Model(params, {}, None, [])
+    monkeypatch.setattr(init_from, "open_source", lambda _: SimpleNamespace(read=lambda: model))
     with pytest.raises(ValueError, match="encoder/layer_0/attention/query/bias in runs/x is not finite"):
-        load_initial("runs/x", fresh)
+        init_from.load_initial("runs/x", fresh)

@@ -428,9 +428,7 @@ def test_transformers_gives_the_same_loss(tmp_path: Path) -> None:
             parameter.add_(torch.randn_like(parameter) * 0.1)
     peer.save_pretrained(tmp_path / "peer")
     (tmp_path / "peer" / "vocab.txt").write_text("\n".join(TOKENIZER.pieces) + "\n")
-    model, params = hugging_face.read_config(tmp_path / "peer"), hugging_face.read_params(tmp_path / "peer")
-    head = {"kernel": peer.qa_outputs.weight.detach().numpy().T, "bias": peer.qa_outputs.bias.detach().numpy()}
-    params = {"embeddings": params["embeddings"], "encoder": params["encoder"], "qa_head": head}
+    model, params, *_ = hugging_face.read(tmp_path / "peer")
     task = TASKS["squad"](seed=0, tokenizer=str(tmp_path / "peer"), model=model.__dict__)
 
     windows = [window for window in windows_of(16) if window.has_target]

@@ -14,7 +14,7 @@ from bert_jax.data.text_files import Problems
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.text_features import read_lines, write_arrays, write_json_lines
-from bert_jax.training import init_from
+from bert_jax.training import source
 from experiments import extract_features
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,8 @@ def test_the_program_refuses_before_it_reads_the_tokenizer(
     layers: list[str], text: bytes, output: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = BertConfig(vocab_size=15, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=16)
-    monkeypatch.setattr(init_from, "read_model", lambda _: (config, tmp_path / "no tokenizer"))
+    opened = source.Source(tmp_path, source.RUN, config, tmp_path / "no tokenizer")
+    monkeypatch.setattr(source, "open_source", lambda _: opened)
     monkeypatch.setattr(extract_features, "_LAYERS", SimpleNamespace(value=layers))
     (tmp_path / "in.txt").write_bytes(text)
     (tmp_path / "folder.jsonl").mkdir()
