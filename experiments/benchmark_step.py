@@ -40,6 +40,7 @@ from experiments.peers.line_protocol import Channel, Worker, serve
 from experiments.program import keep_memory_in_huge_pages
 
 PEERS = {"transformers": "experiments.peers.torch_step"}
+PEER_PACKAGES = ("torch", "transformers")
 MASKED_SHARE = 0.15
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -67,7 +68,7 @@ def measure(
     ``parts``: also milliseconds of the step's parts (``benchmark_parts``).
     """
     values = setting._asdict()
-    missing = missing_packages(peer)
+    missing = missing_packages(*PEER_PACKAGES) if peer else []
     result: dict[str, Any] = {"setting": values, "rounds": rounds, "steps_a_round": steps}
     if missing:
         result["peer_missing"] = f"peer left out: {', '.join(missing)} not installed (pip install 'bert-jax[peers]')"
@@ -134,9 +135,9 @@ def predictions_of(length: int) -> int:
     return max(1, round(length * MASKED_SHARE))
 
 
-def missing_packages(peer: str | None) -> list[str]:
-    """What is not installed of what the peer needs."""
-    return [name for name in ("torch", "transformers") if peer and importlib.util.find_spec(name) is None]
+def missing_packages(*names: str) -> list[str]:
+    """Those that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def synthetic_batch(setting: Setting) -> dict[str, np.ndarray]:

@@ -29,7 +29,7 @@ from typing import Any
 from bert_jax.interop.hugging_face import is_hugging_face
 from bert_jax.interop.weight_files import SAFETENSORS
 from bert_jax.training.optimizer import OptimizerSettings
-from experiments.benchmark_step import missing_packages
+from experiments.benchmark_step import PEER_PACKAGES, missing_packages
 from experiments.finetuning_cases import CASES, Case, Sizes, write_case
 from experiments.finetuning_page import write_page
 from experiments.machine import describe
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
     """The whole comparison; what is written to ``finetuning_comparison.json``."""
-    if missing := missing_packages("transformers"):
+    if missing := missing_packages(*PEER_PACKAGES):
         raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]'")
     encoder, workdir = find_encoder(args.encoder), Path(args.workdir).absolute()
     cases = choose_cases(args.cases)

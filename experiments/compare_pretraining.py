@@ -34,7 +34,7 @@ from bert_jax.data.vocabulary import learn_wordpiece
 from bert_jax.tasks.task import Task
 from bert_jax.training.settings import read_config
 from bert_jax.training.step import Means
-from experiments.benchmark_step import missing_packages
+from experiments.benchmark_step import PEER_PACKAGES, missing_packages
 from experiments.comparison_page import write_page
 from experiments.machine import describe
 from experiments.peers.line_protocol import Worker
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
     """The whole comparison; the figures that are written to ``results/pretraining_comparison.json``."""
-    if missing := missing_packages("transformers"):
+    if missing := missing_packages(*PEER_PACKAGES):
         raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]'")
     workdir = Path(args.workdir).absolute()
     if (workdir / "ours").exists():

@@ -16,7 +16,7 @@ from bert_jax.interop.stablehlo import serving_function
 from bert_jax.interop.translate import flat, nested
 from bert_jax.model.bert import Bert
 from bert_jax.training.source import GOOGLE, HUGGING_FACE, Model, Source
-from experiments.benchmark_step import missing_packages
+from experiments.benchmark_step import PEER_PACKAGES, missing_packages
 
 TEXTS = (
     "The quick brown fox jumps over the lazy dog, twice.",
@@ -36,7 +36,7 @@ def verify(source: Source, model: Model, tokenizer: Tokenizer) -> str:
     Raises:
         ValueError: PyTorch is not installed, or the two do not agree.
     """
-    if missing := missing_packages("transformers"):
+    if missing := missing_packages(*PEER_PACKAGES):
         raise ValueError(f"--verify needs {', '.join(missing)}; pip install 'bert-jax[peers]'")
     from experiments.peers import torch_checkpoint  # loads PyTorch
 

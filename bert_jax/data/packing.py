@@ -46,6 +46,13 @@ class Placement(NamedTuple):
     num_rows: int
 
 
+class Shape(NamedTuple):
+    """Columns of a row and example slots of a row."""
+
+    columns: int
+    slots: int
+
+
 def pack(lengths: Int[np.ndarray, " n"], size: int, slots: int) -> Placement:
     """Puts items into rows of ``size`` columns and at most ``slots`` items: best fit, the longest first.
 
@@ -54,10 +61,24 @@ def pack(lengths: Int[np.ndarray, " n"], size: int, slots: int) -> Placement:
     Raises:
         ValueError: an item longer than a row.
     """
+    return pack_in_shapes(lengths, (Shape(size, slots),))[0]
+
+
+def pack_in_shapes(lengths: Int[np.ndarray, " n"], shapes: List[Shape]) -> tuple[Placement, Int[np.ndarray, " rows"]]:
+    """``pack`` into rows of several shapes, the narrowest first; and of each row, which shape it has.
+
+    An item that fits into no row begun opens the narrowest one that holds it.
+
+    Raises:
+        ValueError: an item longer than a row.
+    """
+    size = shapes[-1].columns
     if len(lengths) and lengths.max() > size:
         raise ValueError(f"an example has {lengths.max()} tokens, a row {size}; raise max_seq_length or shorten it")
+    kinds = np.searchsorted([shape.columns for shape in shapes], lengths).tolist()
     rows, columns, numbers = (np.zeros(len(lengths), np.int64) for _ in range(3))
     open_rows: list[list[int]] = [[] for _ in range(size + 1)]  # by the columns left in them
+    begun: list[int] = []  # of each row its shape
     counts: list[int] = []
     spaces = 0  # bit s is set where a row with s columns left is open
     for item in np.argsort(-lengths, kind="stable").tolist():
@@ -69,15 +90,17 @@ def pack(lengths: Int[np.ndarray, " n"], size: int, slots: int) -> Placement:
             if not open_rows[space]:
                 spaces ^= 1 << space
         else:
-            space, row = size, len(counts)
+            space, row = shapes[kinds[item]].columns, len(counts)
+            begun.append(kinds[item])
             counts.append(0)
-        rows[item], columns[item], numbers[item] = row, size - space, counts[row]
+        width, slots = shapes[begun[row]]
+        rows[item], columns[item], numbers[item] = row, width - space, counts[row]
         counts[row] += 1
         space -= length
         if space and counts[row] < slots:
             open_rows[space].append(row)
             spaces |= 1 << space
-    return Placement(rows, columns, numbers, len(counts))
+    return Placement(rows, columns, numbers, len(counts)), np.asarray(begun, np.int64)
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,8 @@ class Examples:
         group: g, the sequences that make one example (4 choices: 4), always in one row.
         targets: name -> [n, ...]; in a batch [r, m, ...], 0 for an empty slot.
         token_targets: name -> (values [tokens, ...], the value of padding); in a batch [r, t, ...].
-        column_targets: name -> [s] columns counted in the sequence; in a batch [r, m * g], counted in the row.
+        column_targets: name -> [s, ...] columns counted in the sequence; in a batch [r, m * g, ...], counted in the
+            row.
     """
 
     ids: Int[np.ndarray, " tokens"]
@@ -99,7 +123,7 @@ class Examples:
     group: int = 1
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
     token_targets: Mapping[str, tuple[np.ndarray, int | float]] = field(default_factory=dict)
-    column_targets: Mapping[str, Int[np.ndarray, " s"]] = field(default_factory=dict)
+    column_targets: Mapping[str, Int[np.ndarray, "s *each"]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sequences: List[Sequence], **others: object) -> Examples:
@@ -119,13 +143,6 @@ class Examples:
     def lengths(self) -> Int[np.ndarray, " n"]:
         """Tokens of each example, of all its sequences."""
         return np.diff(self.bounds[:: self.group])
-
-
-class Shape(NamedTuple):
-    """Columns of a row and example slots of a row."""
-
-    columns: int
-    slots: int
 
 
 def row_shape(examples: Examples, max_seq_length: int) -> Shape:
@@ -285,7 +302,7 @@ def assemble(
         return flat.reshape(rows, columns, *values.shape[1:])
 
     def of_sequences(values: np.ndarray) -> np.ndarray:
-        array = np.zeros((rows, slots * group), np.int32)
+        array = np.zeros((rows, slots * group, *values.shape[1:]), np.int32)
         array[row, slot] = values
         return array
 
@@ -308,5 +325,5 @@ def assemble(
     for name, (values, fill) in examples.token_targets.items():
         batch[name] = tokens(values[source], fill, values.dtype)
     for name, values in examples.column_targets.items():
-        batch[name] = of_sequences(first + values[sequences])
+        batch[name] = of_sequences(first.reshape(-1, *(1,) * (values.ndim - 1)) + values[sequences])
     return batch

@@ -129,13 +129,26 @@ def to_windows(
     `problems` counts the examples (IN_WINDOWS).
     """
     a, b = _encoded(examples, tokenizer, max_seq_length)
-    has_b = b.present
-    room = max_seq_length - 2 - has_b.astype(np.int64)
+    places = [example.place for example in examples]
+    return assemble_windows(a, b, tokenizer, max_seq_length, stride, places, problems)
+
+
+def assemble_windows(
+    a: Tokens,
+    b: Tokens,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    stride: int,
+    places: List[str],
+    problems: Problems | None,
+) -> tuple[list[Sequence], Int[np.ndarray, " s"]]:
+    """The windows of `to_windows`, of texts that are encoded already."""
+    room = max_seq_length - 2 - b.present.astype(np.int64)
     fits = a.lengths + b.lengths <= room
     parts_a: list[tuple[int, int]] = []
     parts_b: list[tuple[int, int]] = []
     owner: list[int] = []
-    for row in range(len(examples)):
+    for row, place in enumerate(places):
         start_a, start_b = int(a.starts[row]), int(b.starts[row])
         if fits[row]:
             pieces = [((start_a, int(a.lengths[row])), (start_b, int(b.lengths[row])))]
@@ -143,15 +156,14 @@ def to_windows(
             spans = _window_spans(int(a.lengths[row]), int(b.lengths[row]), int(room[row]), stride)
             pieces = [((start_a + s, n), (start_b + t, m)) for (s, n), (t, m) in spans]
             if problems is not None:
-                problems.add(IN_WINDOWS, examples[row].place)
+                problems.add(IN_WINDOWS, place)
         parts_a += [piece[0] for piece in pieces]
         parts_b += [piece[1] for piece in pieces]
         owner += [row] * len(pieces)
     owners = np.asarray(owner, np.int64)
     cut_a = Tokens(a.ids, *_columns(parts_a), a.present[owners])
     cut_b = Tokens(b.ids, *_columns(parts_b), b.present[owners])
-    places = [examples[row].place for row in owner]
-    return assemble(cut_a, cut_b, tokenizer, max_seq_length, places, None), owners
+    return assemble(cut_a, cut_b, tokenizer, max_seq_length, [places[row] for row in owner], None), owners
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,11 @@ def read(directory: str | Path, task_head: str | None = None) -> Imported:
         params, unexpected = to_params(config, layout, tensors, head)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if head == "classifier" and head in params and values.get("problem_type") == "multi_label_classification":
+        raise ValueError(
+            f"{directory / CONFIG}: problem_type='multi_label_classification', but a classifier here gives one class;"
+            " take the field out if the encoder is what you need"
+        )
     if layout is HUGGING_FACE_ROBERTA and "mlm_head" in params and config.hidden_act != "gelu":
         raise ValueError(f"{path}: RoBERTa's masked-LM head has gelu always, but hidden_act={config.hidden_act!r}")
     labels = _labels(values, directory) if head in params and head in OF_LABELS else None

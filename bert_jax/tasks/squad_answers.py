@@ -56,12 +56,16 @@ class AnswerSettings:
 
 
 class Candidate(NamedTuple):
-    """An entry of the n-best list; `text` "" means no answer."""
+    """An entry of the n-best list; `text` "" means no answer.
+
+    span: (start, end) of `text` in characters of the context; None where it is no part of it (none, or restored).
+    """
 
     text: str
     probability: float
     start_logit: float
     end_logit: float
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers],
     target = Path(directory)
     files: dict[str, Any] = {
         "predictions.json": predictions(answers, threshold),
-        "nbest_predictions.json": {found.id: [c._asdict() for c in found.candidates] for found in answers},
+        "nbest_predictions.json": {found.id: [_entry(c) for c in found.candidates] for found in answers},
     }
     if odds := null_odds(answers):
         files["null_odds.json"] = odds
@@ -175,6 +179,11 @@ def write_answers(directory: str | os.PathLike[str], answers: Sequence[Answers],
         for name, content in files.items():
             text = json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
             stack.enter_context(written(target / name)).write_text(text, encoding="utf-8")
+
+
+def _entry(candidate: Candidate) -> dict[str, Any]:
+    """What the original writes of a candidate."""
+    return {name: value for name, value in candidate._asdict().items() if name != "span"}
 
 
 def restore_text(tokenized: str, original: str, lowercase: bool) -> str:
@@ -195,13 +204,14 @@ def restore_text(tokenized: str, original: str, lowercase: bool) -> str:
 
 
 class _Span(NamedTuple):
-    """Columns of a candidate in a window; window -1: the null answer."""
+    """Columns of a candidate in a window; window -1: the null answer. place: its characters in the context."""
 
     window: int
     start: int
     end: int
     start_logit: float
     end_logit: float
+    place: tuple[int, int] | None = None
 
     @property
     def score(self) -> float:
@@ -238,9 +248,11 @@ def _answer(
     for span in spans:
         if len(chosen) == settings.n_best_size:
             break
-        text = _text(question, windows[span.window], span, settings, tokenizer) if span.window >= 0 else ""
+        text, place = "", None
+        if span.window >= 0:
+            text, place = _text(question, windows[span.window], span, settings, tokenizer)
         if text or span is null:
-            chosen.setdefault(text, span)
+            chosen.setdefault(text, span._replace(place=place))
     if null is not None:
         chosen.setdefault("", null)
     best = next((text for text in chosen if text), "")
@@ -277,15 +289,18 @@ def _largest(logits: Float[np.ndarray, " t"], count: int) -> Int[np.ndarray, " n
 
 def _text(
     question: Question, window: Window, span: _Span, settings: AnswerSettings, tokenizer: Tokenizer | None
-) -> str:
+) -> tuple[str, tuple[int, int] | None]:
+    """The text of a span, and its characters in the context unless it is restored."""
     start = int(window.offsets[span.start - window.first_column, 0])
     end = int(window.offsets[span.end - window.first_column, 1])
     if not settings.original_text or tokenizer is None:
-        return question.context[start:end].strip()
+        text = question.context[start:end].strip()
+        start += question.context[start:end].find(text)
+        return text, (start, start + len(text))
     pieces = [tokenizer.pieces[i] for i in window.sequence.ids[span.start : span.end + 1]]
     tokenized = " ".join(" ".join(pieces).replace(" ##", "").replace("##", "").split())
     words = [w[0] for w in _WORD.finditer(question.context) if w.end() > start and w.start() < end]
-    return restore_text(tokenized, " ".join(words), tokenizer.lowercase)
+    return restore_text(tokenized, " ".join(words), tokenizer.lowercase), None
 
 
 # What the original's reader of SQuAD takes for the end of a word.
@@ -297,6 +312,6 @@ def _candidates(chosen: Mapping[str, _Span]) -> tuple[Candidate, ...]:
     weights = np.exp(scores - scores.max())
     shares = weights / weights.sum()
     return tuple(
-        Candidate(text, float(share), span.start_logit, span.end_logit)
+        Candidate(text, float(share), span.start_logit, span.end_logit, span.place)
         for (text, span), share in zip(chosen.items(), shares, strict=True)
     )

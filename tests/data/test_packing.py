@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.packing import Examples, PackedBatches, Unpacked, pack, packed_batches, row_shape
+from bert_jax.data.packing import (
+    Examples,
+    PackedBatches,
+    Shape,
+    Unpacked,
+    pack,
+    pack_in_shapes,
+    packed_batches,
+    row_shape,
+)
 from bert_jax.data.sequences import Sequence, pair, single, truncate_pair
 
 
@@ -150,3 +159,23 @@ def test_truncation_is_the_originals() -> None:
             for most in range(12):
                 a, b = list(range(m)), list(range(n))
                 assert truncate_pair(a, b, most) == original(a, b, most), (m, n, most)
+
+
+def test_rows_of_several_shapes() -> None:
+    shapes = (Shape(10, 8), Shape(20, 2))
+    # 15 opens a row of 20, 9 and 7 rows of 10; 5 fills the first exactly, 3 the row of 7.
+    placement, kinds = pack_in_shapes(np.asarray([5, 15, 9, 3, 7]), shapes)
+    assert kinds.tolist() == [1, 0, 0] and placement.num_rows == 3
+    assert placement.rows.tolist() == [0, 0, 1, 2, 2] and placement.columns.tolist() == [15, 0, 0, 7, 0]
+    # A row of 20 holds two items, one of 10 more.
+    placement, kinds = pack_in_shapes(np.asarray([12, 2, 2, 2]), shapes)
+    assert kinds.tolist() == [1, 0] and placement.rows.tolist() == [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="an example has 21 tokens, a row 20"):
+        pack_in_shapes(np.asarray([21]), shapes)
+
+
+def test_several_columns_of_a_sequence() -> None:
+    made = [Sequence(np.arange(length, dtype=np.int32), np.zeros(length, np.int32)) for length in (4, 3)]
+    data = Examples.of(made, column_targets={"two": np.asarray([[1, 3], [0, 2]])})
+    (batch,) = packed_batches(data, pad_id=0, max_seq_length=16, tokens_a_batch=16)
+    assert batch["two"].shape == (1, 2, 2) and batch["two"][0].tolist() == [[1, 3], [4, 6]]

@@ -48,7 +48,7 @@ def test_the_best_span_is_cut_from_the_text():
     (found,) = find_answers(questions, windows, logits(windows, (0, 4, 3.0)), logits(windows, (0, 5, 2.0)))
     assert found.text == found.choose() == "B  c"
     assert found.null_odds is None
-    assert found.candidates[0][0] == "B  c" and found.candidates[0][2:] == (3.0, 2.0)
+    assert found.candidates[0][0] == "B  c" and found.candidates[0][2:] == (3.0, 2.0, (2, 6))
     # Spans of four tokens: the peaks' own, 2 more from the start, 2 more to the end, 5 without either.
     total = math.exp(5) + 2 * math.exp(3) + 2 * math.exp(2) + 5
     assert [c.probability for c in found.candidates[:2]] == pytest.approx([math.exp(5) / total, math.exp(3) / total])
@@ -93,7 +93,7 @@ def test_null_score_is_the_least_over_windows():
     assert found.text == "e" and found.null_odds == 1.5 + 1.0 - 3.0 - 2.0
     assert found.choose() == "e" and found.choose(-2.5) == "e" and found.choose(-2.6) == ""
     null = [(i, c) for i, c in enumerate(found.candidates) if not c.text]
-    assert [(i, c[2:]) for i, c in null] == [(3, (1.5, 1.0))]  # after e (5) and two spans that start at it (3)
+    assert [(i, c[2:]) for i, c in null] == [(3, (1.5, 1.0, None))]  # after e (5) and two spans that start at it (3)
 
 
 def test_the_null_answer_is_listed_even_behind_a_full_list():

@@ -11,7 +11,7 @@ import pytest
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.evaluate import predict_workdir
 from bert_jax.training.train import train
-from tests.fixtures.make_run import HERE, STEPS, leaves, config, write_data
+from tests.fixtures.make_run import HERE, STEPS, config, leaves, write_data
 
 
 @pytest.fixture
