@@ -136,7 +136,10 @@ def peer_settings(case: Case, config: Config) -> dict[str, Any]:
 def finish(
     name: str, config: Config, settings: dict[str, Any], seeds: Sequence[int], log: Path
 ) -> list[dict[str, Any]]:
-    """The results of all seeds and sides; those that are in ``log`` already are not run again."""
+    """The results of both sides with all seeds; those that are in ``log`` already are not run again.
+
+    What ``log`` has of further seeds counts as well: a case that has run with more keeps them.
+    """
     settings = json.loads(json.dumps(settings))
     kept = {}
     if log.exists():
@@ -157,8 +160,9 @@ def finish(
                 print(progress(CASES[name], entry), flush=True)
     return [
         {key: value for key, value in kept[side, seed].items() if key not in ("case", "settings")}
-        for seed in seeds
+        for seed in sorted({seed for _, seed in kept})
         for side in SIDES
+        if all((other, seed) in kept for other in SIDES)
     ]
 
 

@@ -107,15 +107,15 @@ def page(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     where = f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB; Python"
     where += f" {machine['python']}; {versions}."
-    seeds = len({run["seed"] for run in cases[0]["runs"]})
+    seeds = min(len({run["seed"] for run in entry["runs"]}) for entry in cases)
     return f"""# Fine-tuning beside PyTorch
 
     {results["command"]}
 
-Encoder `{results["encoder"]}`, the same rows and hyperparameters on both sides, {seeds} seeds each; head, order and
-dropout are drawn by each side for itself. Ours packs several sequences into a row; the peer pads every batch to its
-longest sequence, evaluates in the files' order, and both compute in float32. Scores in per cent on the development
-set after the last step.
+Encoder `{results["encoder"]}`, the same rows and hyperparameters on both sides, {seeds} seeds each or
+more; head, order and dropout are drawn by each side for itself. Ours packs several sequences into a row; the peer pads
+every batch to its longest sequence, evaluates in the files' order, and both compute in float32. Scores in per cent on
+the development set after the last step.
 
 {score_table(cases)}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,11 @@ class AttentionMap:
         """
         layers, heads, _, _ = self.weights.shape
         layer, head = _index(layer, layers, "layer"), _index(head, heads, "head")
+        with _fonts():
+            return self._drawn(layer, head)
+
+    def _drawn(self, layer: int | None, head: int | None) -> Any:
+        layers, heads, _, _ = self.weights.shape
         if layer is not None and head is not None:
             return _large(self.weights[layer, head], self.tokens, f"Layer {layer}, head {head}")
         if layer is not None:
@@ -143,17 +149,28 @@ def _large(weights: Float[np.ndarray, "t t"], tokens: Sequence[str], title: str)
 
 def _figure(width: float, height: float, title: str) -> Any:
     """An empty figure that notebooks show once: where it is the value of a cell."""
-    from matplotlib import font_manager, pyplot
+    from matplotlib import pyplot
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     spaced = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.02, hspace=0.02)
-    installed = set(font_manager.get_font_names())
-    families = [name for name in FONTS if name in installed]
-    with pyplot.rc_context({"font.family": families} if families else {}):
-        figure = pyplot.figure(figsize=(width, height), layout=spaced, facecolor=CARD)
-        figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+    figure = pyplot.figure(figsize=(width, height), layout=spaced, facecolor=CARD)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     pyplot.close(figure)
     return figure
+
+
+@contextmanager
+def _fonts() -> Iterator[None]:
+    """Texts made meanwhile have ``FONTS``, one after the other."""
+    import matplotlib
+    from matplotlib import font_manager
+
+    # A notebook's backend, chosen in the context, would be interactive only until its end.
+    matplotlib.get_backend()
+    installed = set(font_manager.get_font_names())
+    families = [name for name in FONTS if name in installed]
+    with matplotlib.rc_context({"font.family": families} if families else {}):
+        yield
 
 
 def _draw(axis: Any, weights: Float[np.ndarray, "t t"], top: float) -> Any:

@@ -69,7 +69,7 @@ class Engine:
         Raises:
             ValueError: ids or lengths that the model has no place for.
         """
-        checked(examples, self.config)
+        examples = checked(examples, self.config)
         unpacked = Unpacked(examples)
         parts = self.batching.plan(examples.lengths, slots) if len(examples) else []
         for batch, outputs in one_behind(self._started(call, examples, part) for part in parts):

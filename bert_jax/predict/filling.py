@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,25 @@ from bert_jax.model.bert import BertForPreTraining
 from bert_jax.model.config import BertConfig
 from bert_jax.predict.engine import INPUTS, Engine
 from bert_jax.predict.heads import ENCODER
+from bert_jax.predict.records import DIGITS
 from bert_jax.predict.texts import Limit, as_strings, read_texts, shortened
 from bert_jax.tasks.task import Params
 
 # Masks that a row answers, of one text or of several packed into it: a static number must be chosen.
 MASKS_A_ROW = 8
 
-Filling = list[tuple[str, float]]
+
+class Piece(NamedTuple):
+    """A piece of the vocabulary and its probability."""
+
+    piece: str
+    probability: float
+
+    def __repr__(self) -> str:
+        return f"({self.piece!r}, {self.probability:.{DIGITS}g})"
+
+
+Filling = list[Piece]
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ def fill_masks(
         for (i, own), numbers, values in zip(chosen, ids, shares, strict=True):
             for mask in range(len(own)):
                 pieces = [engine.tokenizer.pieces[number] for number in numbers[mask]]
-                results[i].append(list(zip(pieces, values[mask], strict=True)))
+                results[i].append([Piece(*found) for found in zip(pieces, values[mask], strict=True)])
     return results
 
 

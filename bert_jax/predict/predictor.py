@@ -66,8 +66,9 @@ class Predictor:
     """A trained model with its tokenizer.
 
     Every method takes one text and gives one result, or a list and gives a list in its order. A pair of texts is a
-    tuple ``(a, b)``. [MASK] and other special tokens count as such where a text goes to the encoder alone (``fill_mask``,
-    ``embed``, ``attention``, ``next_sentence``); the tasks read them as the letters they are, as in training. Texts are packed into batches of a few shapes, each compiled when it is first needed.
+    tuple ``(a, b)``. [MASK] and other special tokens count as such where a text goes to the encoder alone
+    (``fill_mask``, ``embed``, ``attention``, ``next_sentence``); the tasks read them as the letters they are, as in
+    training. Texts are packed into batches of a few shapes, each compiled when it is first needed.
 
     Attributes: ``config``, ``tokenizer``, ``params`` (the nested dict of arrays), ``name``, ``kind`` (whose directory
     it came from), ``step``, ``labels`` (names of the classes or tags), ``run`` (the config it was trained with),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def fine_tuning_task(
         warning = unknown_warning(int((examples.ids == tokenizer.unk_id).sum()), len(examples.ids))
         if warning and jax.process_index() == 0:
             print(f"{name}: {warning}", file=sys.stderr)
-        return dataset
+        return replace(dataset, examples=examples)
 
     @cache
     def read(split: str, max_seq_length: int) -> Dataset:
@@ -165,7 +166,12 @@ def forward(module: BertWithHead, params: Params, batch: Batch, dropout_key: Key
 
 
 def checked(examples: Examples, config: BertConfig) -> Examples:
-    """The examples. ValueError for ids or lengths that the compiled step would silently clamp."""
+    """The examples; of a model with one segment (RoBERTa's) all tokens are in it, the second of a pair too.
+
+    ValueError for ids or lengths that the compiled step would silently clamp.
+    """
+    if config.type_vocab_size == 1:
+        examples = replace(examples, segment_ids=np.zeros_like(examples.segment_ids))
     longest = int(np.diff(examples.bounds).max(initial=0))
     if longest > config.max_position_embeddings:
         raise ValueError(
@@ -178,7 +184,10 @@ def checked(examples: Examples, config: BertConfig) -> Examples:
             " model must belong together"
         )
     if int(examples.segment_ids.max(initial=0)) >= config.type_vocab_size:
-        raise ValueError(f"sentence pairs need type_vocab_size=2, the model has {config.type_vocab_size}")
+        raise ValueError(
+            f"a token is of segment {int(examples.segment_ids.max())}, the model has"
+            f" type_vocab_size={config.type_vocab_size}; give each token one of its segments"
+        )
     return examples
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from absl import logging
 from orbax.checkpoint import checkpoint_managers as policies
 
 from bert_jax.training.step import TrainState
@@ -171,5 +172,10 @@ def _reader(workdir: str | Path) -> ocp.CheckpointManager:
         "training": ocp.StandardCheckpointHandler(),
         "meta": ocp.JsonCheckpointHandler(),
     }
-    options = ocp.CheckpointManagerOptions(read_only=True, best_fn=lambda metrics: next(iter(metrics.values())))
-    return ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)  # Orbax warns of what follows from reading only
+    try:
+        options = ocp.CheckpointManagerOptions(read_only=True, best_fn=lambda metrics: next(iter(metrics.values())))
+        return ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
+    finally:
+        logging.set_verbosity(verbosity)

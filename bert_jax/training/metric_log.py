@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 from tensorboardX import SummaryWriter
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from bert_jax.tasks.task import Figures
 from bert_jax.training.step import Means
