@@ -239,8 +239,14 @@ def _read_config(directory: Path) -> dict[str, Any]:
 def _vocabulary_file(directory: Path) -> Path:
     for pattern in ("vocab.txt", "*.model", LIBRARY_FILE):
         found = sorted(directory.glob(pattern))
+        if pattern == "vocab.txt" and found and any(directory.glob("*.model")) and not _is_wordpiece(found[0]):
+            continue  # KoBERT comes with a list of its SentencePiece model's pieces
         if len(found) > 1:
             raise ValueError(f"{directory} has {len(found)} {pattern} files: name the one to load")
         if found:
             return found[0]
     raise FileNotFoundError(f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory")
+
+
+def _is_wordpiece(vocabulary: Path) -> bool:
+    return re.search(rb"(?m)^##", vocabulary.read_bytes()) is not None

@@ -199,6 +199,17 @@ def test_directory_and_pickle(kobert: bytes, tmp_path: Path) -> None:
     assert load_tokenizer(tmp_path / "spiece.model").encode("The fox").tokens
 
 
+def test_a_list_of_its_pieces_beside_it_is_no_wordpiece_vocabulary(kobert: bytes, tmp_path: Path) -> None:
+    """As in KoBERT's directory."""
+    (tmp_path / "tokenizer_78b3253a26.model").write_bytes(kobert)
+    pieces = SentencePiece(kobert).pieces
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    found = load_tokenizer(tmp_path)
+    assert found.kind == "sentencepiece" and found.pieces == pieces
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in ["[UNK]", "a", "##b"]))
+    assert load_tokenizer(tmp_path).kind == "wordpiece"
+
+
 def test_decode(kobert: bytes) -> None:
     tokenizer = SentencePiece(kobert)
     assert tokenizer.decode([2, *tokenizer.encode_ids("The lazy dog."), 3]) == "[CLS] The lazy dog. [SEP]"
