@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from bert_jax.data.tokenizer import Tokenizer
-from bert_jax.interop.layouts import OF_VOCABULARY
-from bert_jax.interop.translate import flat, listed
+from bert_jax.interop.translate import flat, listed, num_parameters
 from bert_jax.training.source import Model, Source
 
 
@@ -21,9 +18,7 @@ def check_new(output: Path) -> None:
 def load_report(source: Source, model: Model, tokenizer: Tokenizer) -> str:
     """What was read, a few lines."""
     config, params = source.config, flat(model.params)
-    padding = config.padded_vocab_size - config.vocab_size
-    rows = sum(padding * int(np.prod(params[path].shape[1:])) for path in OF_VOCABULARY if path in params)
-    size = sum(int(np.prod(value.shape)) for value in params.values()) - rows
+    size = num_parameters(config, model.params)
     shared = f", {config.layers_a_group} layers share parameters" if config.layers_a_group > 1 else ""
     factors = f", embeddings of {config.embedding_size}" if config.embedding_size else ""
     heads = [name for name in model.params if name not in ("embeddings", "encoder")]

@@ -20,6 +20,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "directory to write; it must not e
 _FORMAT = flags.DEFINE_enum("format", None, FORMATS, "what to write", required=True)
 _STEP = flags.DEFINE_integer("step", None, "which checkpoint of a workdir; the default: the newest")
 _HEAD = flags.DEFINE_string("task_head", None, "what the output layer is, where the files do not tell")
+_UNEXPECTED = flags.DEFINE_bool("allow_unexpected", False, "leave out tensors that have no place in this model")
 
 
 def main() -> None:
@@ -31,7 +32,8 @@ def main() -> None:
 
     source, output = open_source(_SOURCE.value), Path(_OUTPUT.value)
     check_new(output)
-    model, tokenizer = source.read(_STEP.value, task_head=_HEAD.value), load_tokenizer(source.tokenizer)
+    model = source.read(_STEP.value, task_head=_HEAD.value, strict=not _UNEXPECTED.value)
+    tokenizer = load_tokenizer(source.tokenizer)
     print(load_report(source, model, tokenizer))
     given = output, source.config, model.params, tokenizer
     if _FORMAT.value == "huggingface":

@@ -20,7 +20,11 @@ from experiments.program import run_program
 _SOURCE = flags.DEFINE_string("source", None, "directory of the checkpoint", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "directory to write; it must not exist", required=True)
 _STEP = flags.DEFINE_integer("step", None, "which checkpoint of a workdir; the default: the newest")
-_HEAD = flags.DEFINE_string("task_head", None, "what the output layer is, where the files do not tell: see --help")
+_HEAD = flags.DEFINE_string(
+    "task_head",
+    None,
+    "what the output layer is, where files do not tell: classifier, regressor, choice_head, tagging_head, qa_head",
+)
 _UNEXPECTED = flags.DEFINE_bool("allow_unexpected", False, "leave out tensors that have no place in this model")
 _VERIFY = flags.DEFINE_bool("verify", False, "compare with an independent forward pass")
 
@@ -28,14 +32,11 @@ _VERIFY = flags.DEFINE_bool("verify", False, "compare with an independent forwar
 def main() -> None:
     """Prints what was read; with --verify, the differences. A difference beyond rounding is an error."""
     from bert_jax.data.tokenizer import load_tokenizer
-    from bert_jax.interop.layouts import TASK_HEADS
     from bert_jax.training.source import open_source, save_model
     from experiments.checkpoint_report import check_new, load_report
 
     source, output = open_source(_SOURCE.value), Path(_OUTPUT.value)
     check_new(output)
-    if _HEAD.value and _HEAD.value not in TASK_HEADS:
-        raise ValueError(f"--task_head={_HEAD.value} is unknown; take one of {', '.join(TASK_HEADS)}")
     model = source.read(_STEP.value, task_head=_HEAD.value, strict=not _UNEXPECTED.value)
     tokenizer = load_tokenizer(source.tokenizer)
     print(load_report(source, model, tokenizer))
@@ -43,13 +44,11 @@ def main() -> None:
         from experiments.verify_checkpoint import verify
 
         print(verify(source, model, tokenizer))
-    about = {name: value for name, value in source.run.items() if name in KEPT}
-    save_model(output, source.config, tokenizer, model, {"imported_from": str(_SOURCE.value)} | about)
+    # Not the task: this is a model, and no run that could go on.
+    about = {name: value for name, value in source.run.items() if name != "task"}
+    save_model(output, source.config, tokenizer, model, about | {"imported_from": _SOURCE.value})
     print(f"written to {output}", file=sys.stderr)
 
-
-# Of a run's config: what the use of its model needs.
-KEPT = ("bilstm_size", "concatenated", "version", "doc_stride", "max_query_length", "max_answer_length", "join_words")
 
 if __name__ == "__main__":
     run_program(main)

@@ -230,6 +230,8 @@ def _read_config(directory: Path) -> dict[str, Any]:
         config = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is not JSON ({error}): write the tokenizer again with save()") from None
+    if not isinstance(config, dict) or not isinstance(config.get("format_version", FORMAT_VERSION), int):
+        raise ValueError(f"{file} is no tokenizer configuration: write the tokenizer again with save()")
     version = config.get("format_version", FORMAT_VERSION)
     if version > FORMAT_VERSION:
         raise ValueError(f"{file} has format_version {version}, this program reads {FORMAT_VERSION}: update bert_jax")

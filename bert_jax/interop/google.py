@@ -18,7 +18,10 @@ from bert_jax.interop.tensor_bundle import read_entries, read_tensors, write_ten
 from bert_jax.interop.translate import Params, from_params, to_params
 from bert_jax.model.config import BertConfig
 
-CONFIGS = ("bert_config.json", "albert_config.json")
+BERT_CONFIG, ALBERT_CONFIG = "bert_config.json", "albert_config.json"
+# What ALBERT's code means by "gelu". BERT's had meant erf, with which its first models were trained, until February
+# 2019, and the tanh form since; here, as in transformers, a BERT's "gelu" is erf.
+TANH_GELU = "gelu_new"
 PREFIX = "bert_model.ckpt"
 INDEX = ".index"
 # What training leaves in a checkpoint besides the model.
@@ -30,16 +33,6 @@ FIELDS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"),
     *("hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size"),
     "initializer_range",
-)
-ALBERT_FIELDS = ("embedding_size", "num_hidden_groups")
-# Of ALBERT's config: without effect on an encoder whose groups have one layer.
-ALBERT_ALONE = (
-    "inner_group_num",
-    "net_structure_type",
-    "gap_size",
-    "num_memory_blocks",
-    "down_scale_factor",
-    "ln_type",
 )
 # The original's layer norm, which its config does not name.
 LAYER_NORM_EPS = 1e-12
@@ -60,13 +53,13 @@ def read_config(directory: str | Path) -> BertConfig:
     """
     path = _config_file(Path(directory))
     if path is None:
-        raise FileNotFoundError(f"{directory} holds neither {' nor '.join(CONFIGS)}")
+        raise FileNotFoundError(f"{directory} holds neither {BERT_CONFIG} nor {ALBERT_CONFIG}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if values.get("inner_group_num", 1) != 1:
-            raise ValueError(f"inner_group_num={values['inner_group_num']!r} is not supported; it must be 1")
-        return BertConfig.from_dict({key: value for key, value in values.items() if key not in ALBERT_ALONE})
-    except (ValueError, TypeError, AttributeError) as error:
+        if path.name == ALBERT_CONFIG and values.get("hidden_act") == "gelu":
+            values["hidden_act"] = TANH_GELU
+        return BertConfig.from_dict(values)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -84,7 +77,7 @@ def read(directory: str | Path, task_head: str | None = None) -> Imported:
     config, prefix = read_config(directory), _find_prefix(directory)
     entries = {name: entry for name, entry in read_entries(prefix).items() if not TRAINING.fullmatch(name)}
     if task_head is None and "output_weights" in entries:
-        task_head = "regressor" if entries["output_weights"].shape[0] == 1 else "classifier"
+        task_head = "regressor" if entries["output_weights"].shape[:1] == (1,) else "classifier"
     layout = GOOGLE_BERT if config.embedding_size is None else GOOGLE_ALBERT
     try:
         params, unexpected = to_params(config, layout, read_tensors(prefix, entries), task_head)
@@ -111,19 +104,29 @@ def write(directory: str | Path, config: BertConfig, params: Params, tokenizer: 
         )
     tensors = from_params(config, GOOGLE_ALBERT if albert else GOOGLE_BERT, params)
     values: dict[str, Any] = {name: getattr(config, name) for name in FIELDS}
+    values["hidden_act"] = _their_activation(config.hidden_act, albert)
     if albert:
-        groups = config.num_hidden_layers // config.layers_a_group
-        values |= {"embedding_size": config.embedding_size, "num_hidden_groups": groups, "inner_group_num": 1}
+        values |= {"embedding_size": config.embedding_size, "num_hidden_groups": config.num_groups}
+        values["inner_group_num"] = 1
     directory.mkdir(parents=True, exist_ok=True)
     write_tensors(directory / PREFIX, tensors)
     tokenizer.save(directory)
-    name = CONFIGS[albert]
+    name = ALBERT_CONFIG if albert else BERT_CONFIG
     (directory / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     return name
 
 
+def _their_activation(name: str, albert: bool) -> str:
+    """ValueError for a form of GELU that "gelu" does not mean there."""
+    tanh = name in ("gelu_new", "gelu_tanh", "gelu_pytorch_tanh")
+    if name != "relu" and tanh != albert:
+        form = "ALBERT's gelu is the tanh form" if albert else "a BERT's gelu is read as the erf form"
+        raise ValueError(f"hidden_act={name!r} has no counterpart in Google's config: {form}")
+    return "gelu" if tanh else name
+
+
 def _config_file(directory: Path) -> Path | None:
-    return next((directory / name for name in CONFIGS if (directory / name).is_file()), None)
+    return next((directory / name for name in (ALBERT_CONFIG, BERT_CONFIG) if (directory / name).is_file()), None)
 
 
 def _find_prefix(directory: Path) -> Path:

@@ -15,7 +15,14 @@ import numpy as np
 
 from bert_jax.data.tokenizer import CONFIG_FILE, Tokenizer
 from bert_jax.interop.imported import Imported
-from bert_jax.interop.layouts import HUGGING_FACE_ALBERT, HUGGING_FACE_BERT, HUGGING_FACE_ROBERTA, TASK_HEADS, Layout
+from bert_jax.interop.layouts import (
+    HUGGING_FACE_ALBERT,
+    HUGGING_FACE_BERT,
+    HUGGING_FACE_ROBERTA,
+    OF_LABELS,
+    TASK_HEADS,
+    Layout,
+)
 from bert_jax.interop.translate import Params, from_params, to_params
 from bert_jax.interop.weight_files import SAFETENSORS, find_weights, read_weights, write_safetensors
 from bert_jax.model.config import BertConfig
@@ -36,16 +43,10 @@ HEADS = {
     "ForMultipleChoice": "choice_head",
     "ForQuestionAnswering": "qa_head",
 }
-# Heads whose outputs have names.
-OF_LABELS = ("classifier", "tagging_head")
 # Fields of ours that are not theirs; transformers' "dtype" is that of the file, ours that of the computation.
 OURS_ALONE = ("attention_direction", "dtype", "scan_layers", "remat", "attention_implementation")
 ALBERTS = ("embedding_size", "num_hidden_groups")
-# Of ALBERT's config: what has to be so, and what has no effect.
-ALBERT_FIXED = {"inner_group_num": (1, None)}
-ALBERT_HARMLESS = (
-    *("classifier_dropout_prob", "down_scale_factor", "gap_size", "ln_type", "net_structure_type", "num_memory_blocks"),
-)
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -56,8 +57,8 @@ def is_hugging_face(directory: str | Path) -> bool:
         return False
     try:
         values = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
-    except ValueError:
-        return False
+    except (ValueError, RecursionError):
+        return True  # and read_config says what is wrong with it
     return isinstance(values, dict) and ("model_type" in values or "architectures" in values)
 
 
@@ -70,12 +71,9 @@ def read_config(directory: str | Path) -> BertConfig:
     path = Path(directory) / CONFIG
     values = _read_values(path)
     kind = values.get("model_type", "bert")
-    if kind not in LAYOUTS:
+    if not isinstance(kind, str) or kind not in LAYOUTS:
         raise ValueError(f"{path}: model_type={kind!r} is not supported; it must be one of {', '.join(LAYOUTS)}")
-    for name, accepted in ALBERT_FIXED.items():
-        if kind == "albert" and values.get(name) not in accepted:
-            raise ValueError(f"{path}: {name}={values[name]!r} is not supported; it must be {accepted[0]}")
-    without = {*OURS_ALONE, *ALBERT_FIXED, *ALBERT_HARMLESS, "model_type", *(() if kind == "albert" else ALBERTS)}
+    without = {*OURS_ALONE, "model_type", *(() if kind == "albert" else ALBERTS)}
     ours = {key: value for key, value in values.items() if key not in without}
     try:
         if kind == "albert":
@@ -86,23 +84,18 @@ def read_config(directory: str | Path) -> BertConfig:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_labels(directory: str | Path) -> tuple[str, ...] | None:
-    """Names of the classes or tags in the order of their ids; None where the architecture has no such head."""
-    values = _read_values(Path(directory) / CONFIG)
-    return _labels(values, Path(directory)) if _head_of(values) in OF_LABELS else None
-
-
 def read(directory: str | Path, task_head: str | None = None) -> Imported:
     """Config, parameters at our paths (see ``Bert``), labels, and the names of tensors that have no place there.
 
     Embeddings and encoder always; pooler and heads where the file has them.
 
     Args:
-        task_head: what the output layer is, see ``layouts.TASK_HEADS``; None: as the config's architecture says.
+        task_head: what the output layer is, see ``layouts.TASK_HEADS``; None: as the config's architecture says. An
+            output layer of which neither tells is among the tensors without a place.
 
     Raises:
         ValueError: a tensor is missing or of another shape, the masked-LM decoder is not the word embedding, or the
-            output layer's kind is not to be known.
+            head is one that we do not have (several classes at once, several scores).
     """
     directory = Path(directory)
     config, path = read_config(directory), find_weights(directory)
@@ -110,27 +103,21 @@ def read(directory: str | Path, task_head: str | None = None) -> Imported:
         raise FileNotFoundError(f"{directory} holds no weights; give a directory with {SAFETENSORS}")
     values = _read_values(directory / CONFIG)
     layout = LAYOUTS[values.get("model_type", "bert")]
-    tensors = {_plain_name(name, layout): value for name, value in read_weights(path).items()}
-    tensors = {name: value for name, value in tensors.items() if name not in BUFFERS}
+    tensors = _plain(read_weights(path), layout, path)
     if layout is HUGGING_FACE_ROBERTA:
         tensors = _roberta_as_bert(tensors, _position_offset(values))
-    head = task_head or _head_of(values) or ("classifier" if "pooler.dense.weight" in tensors else "tagging_head")
-    if head == "classifier" and len(tensors.get("classifier.bias", ())) == 1:
+    head = task_head or _head_of(values)
+    if head == "classifier" and getattr(tensors.get("classifier.bias"), "shape", None) == (1,):
         head = "regressor"
     try:
         params, unexpected = to_params(config, layout, tensors, head)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if head == "classifier" and head in params and values.get("problem_type") == "multi_label_classification":
-        raise ValueError(
-            f"{directory / CONFIG}: problem_type='multi_label_classification', but a classifier here gives one class;"
-            " take the field out if the encoder is what you need"
-        )
     if layout is HUGGING_FACE_ROBERTA and "mlm_head" in params and config.hidden_act != "gelu":
         raise ValueError(f"{path}: RoBERTa's masked-LM head has gelu always, but hidden_act={config.hidden_act!r}")
-    labels = _labels(values, directory) if head in params and head in OF_LABELS else None
-    if labels is not None and len(labels) != (outputs := len(params[head]["bias"])):
-        raise ValueError(f"{directory / CONFIG}: id2label has {len(labels)} names but the head {outputs} outputs")
+    labels = None
+    if head in OF_LABELS:
+        labels = _labels(values, directory / CONFIG, len(params[head]["bias"]))
     return Imported(config, params, labels, unexpected)
 
 
@@ -152,7 +139,7 @@ def write(
         tensors = {layout.prefix * name.startswith(inner) + name: value for name, value in tensors.items()}
     directory.mkdir(parents=True, exist_ok=True)
     write_safetensors(directory / SAFETENSORS, tensors, {"format": "pt"})
-    _write_tokenizer(directory, tokenizer, config.max_position_embeddings)
+    _write_tokenizer(directory, tokenizer, config)
     _write_json(directory / CONFIG, values | {"pad_token_id": tokenizer.pad_id})
     return values["architectures"][0]
 
@@ -160,24 +147,35 @@ def write(
 def _read_values(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON ({error}): copy it again") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}; expected a JSON object")
+    if not isinstance(names := values.get("architectures"), list | None):
+        raise ValueError(f"{path}: architectures={names!r} must be a list of names")
     return values
 
 
-def _labels(values: Mapping[str, Any], directory: Path) -> tuple[str, ...] | None:
+def _labels(values: Mapping[str, Any], path: Path, outputs: int) -> tuple[str, ...] | None:
+    if (problem := values.get("problem_type")) in ("multi_label_classification", "regression"):
+        raise ValueError(
+            f"{path}: problem_type={problem!r} with {outputs} outputs, but a classifier here gives one class; take the"
+            " field out if the encoder is what you need"
+        )
     names = values.get("id2label")
     if names is None:
         return None
     try:
         found = {int(number): str(name) for number, name in names.items()}
     except (ValueError, AttributeError):
-        raise ValueError(f"{directory / CONFIG}: id2label={names!r} must map numbers to names") from None
-    if sorted(found) != list(range(len(found))):
-        raise ValueError(f"{directory / CONFIG}: id2label has the numbers {sorted(found)}; give 0 to {len(found) - 1}")
-    return tuple(found[number] for number in range(len(found)))
+        raise ValueError(f"{path}: id2label={names!r} must map numbers to names") from None
+    if sorted(found) != list(range(outputs)):
+        raise ValueError(
+            f"{path}: id2label has {len(found)} names, the head {outputs} outputs; give 0 to {outputs - 1}"
+        )
+    if len(set(found.values())) < outputs:
+        raise ValueError(f"{path}: id2label has a name twice; give each class its own")
+    return tuple(found[number] for number in range(outputs))
 
 
 def _position_offset(values: Mapping[str, Any]) -> int:
@@ -195,20 +193,33 @@ def _head_of(values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _plain_name(name: str, layout: Layout) -> str:
-    """Without the prefix that models with a head give their encoder; LayerNorm's parameters as called today."""
-    name = name.removeprefix("module.").removeprefix(layout.prefix)
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+def _plain(tensors: Mapping[str, np.ndarray], layout: Layout, path: Path) -> dict[str, np.ndarray]:
+    """By names without the prefix that models with a head give their encoder; LayerNorm's as called today."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in tensors.items():
+        plain = name.removeprefix("module.").removeprefix(layout.prefix)
+        plain = plain.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if plain in found:
+            raise ValueError(f"{path} has {plain} twice, once as {name}: write the model again")
+        if plain not in BUFFERS:
+            found[plain] = value
+    return found
 
 
 def _roberta_as_bert(tensors: dict[str, np.ndarray], offset: int) -> dict[str, np.ndarray]:
-    """Position rows from the first that a token uses; a classification head's tanh layer is BERT's pooler."""
+    """Position rows from the first that a token uses; a classification head's tanh layer is BERT's pooler.
+
+    The pooler of its own that some of these checkpoints carry has no part in them, in transformers neither.
+    """
     renamed = {"classifier.dense.": "pooler.dense.", "classifier.out_proj.": "classifier."}
+    own = any(name.startswith("classifier.dense.") for name in tensors)
     found = {}
     for name, value in tensors.items():
+        if own and name.startswith("pooler."):
+            continue
         for theirs, berts in renamed.items():
             name = berts + name.removeprefix(theirs) if name.startswith(theirs) else name
-        found[name] = value[offset:] if name == "embeddings.position_embeddings.weight" else value
+        found[name] = value[offset:] if name == "embeddings.position_embeddings.weight" and value.ndim else value
     return found
 
 
@@ -228,7 +239,7 @@ def _their_config(config: BertConfig, params: Params, labels: Sequence[str] | No
     values = {name: getattr(config, name) for name in fields} | {"hidden_act": activation}
     if albert:
         values |= {"embedding_size": config.embedding_width, "inner_group_num": 1}
-        values |= {"num_hidden_groups": config.num_hidden_layers // config.layers_a_group}
+        values |= {"num_hidden_groups": config.num_groups}
     head = next((name for name in TASK_HEADS if name in params), None)
     if head is not None:
         names = labels or [f"LABEL_{i}" for i in range(len(params[head]["bias"]))]
@@ -250,13 +261,15 @@ def _architecture(params: Params, head: str | None) -> str:
     return {**pretraining, ("nsp_head",): "ForNextSentencePrediction"}.get(present, "Model")
 
 
-def _write_tokenizer(directory: Path, tokenizer: Tokenizer, longest: int) -> None:
+def _write_tokenizer(directory: Path, tokenizer: Tokenizer, model: BertConfig) -> None:
     """Our tokenizer directory, with what transformers wants to know besides."""
     tokenizer.save(directory)
     config = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
     names = {f"{name[1:-1].lower()}_token": tokenizer.pieces[i] for name, i in tokenizer.special_tokens.items()}
     kind = {"tokenizer_class": "BertTokenizer" if tokenizer.kind == "wordpiece" else "AlbertTokenizer"}
-    _write_json(directory / CONFIG_FILE, config | kind | names | {"model_max_length": longest})
+    inputs = ["input_ids", "attention_mask"] if model.type_vocab_size == 1 else [*_INPUTS]
+    more = {"model_max_length": model.max_position_embeddings, "model_input_names": inputs}
+    _write_json(directory / CONFIG_FILE, config | kind | names | more)
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

@@ -14,6 +14,9 @@ from bert_jax.model.config import BertConfig
 
 # Heads of a fine-tuned model; it has one at most.
 TASK_HEADS = ("classifier", "regressor", "choice_head", "tagging_head", "qa_head")
+FOR_TOKENS = ("tagging_head", "qa_head")
+# Those that are on top of the pooler, and those whose outputs have names.
+POOLED, OF_LABELS = ("classifier", "regressor", "choice_head"), ("classifier", "tagging_head")
 # The number of outputs of heads that have always as many.
 OUTPUTS = {"nsp_head": 2, "regressor": 1, "choice_head": 1, "qa_head": 2}
 # Padded to config.padded_vocab_size in our tree, and nowhere else.
@@ -82,7 +85,7 @@ def parameters(config: BertConfig, heads: Mapping[str, int]) -> list[Parameter]:
     ]
     if config.embedding_size is not None:
         found += _dense("embeddings/projection", e, d)
-    for i in range(config.num_hidden_layers // config.layers_a_group):
+    for i in range(config.num_groups):
         found += _layer(f"encoder/layer_{i}", d, config.intermediate_size)
     for name, outputs in heads.items():
         if name == "mlm_head":

@@ -1,4 +1,4 @@
-"""A model as StableHLO: one file that any program with JAX, or another runtime of StableHLO, runs without our code.
+"""A model as StableHLO: one file that any program with JAX runs without our code.
 
 exported = jax.export.deserialize(Path("DIR/model.stablehlo").read_bytes())
 weights = safetensors.numpy.load_file("DIR/model.safetensors")
@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from bert_jax.data.tokenizer import Tokenizer
-from bert_jax.interop.layouts import TASK_HEADS
+from bert_jax.interop.layouts import FOR_TOKENS, TASK_HEADS
 from bert_jax.interop.translate import Params, flat, nested
 from bert_jax.interop.weight_files import write_safetensors
 from bert_jax.model.bert import Bert
@@ -30,7 +30,6 @@ from bert_jax.model.heads import MaskedLanguageModelHead, NextSentenceHead, Pool
 FORMAT_VERSION = 1
 PROGRAM, WEIGHTS, SIGNATURE, TOKENIZER = "model.stablehlo", "model.safetensors", "signature.json", "tokenizer"
 PLATFORMS = ("cpu", "cuda", "tpu")
-FOR_TOKENS = ("tagging_head", "qa_head")
 
 Serve = Callable[[dict[str, Array], Array, Array, Array], dict[str, Array]]
 
@@ -47,7 +46,7 @@ def write(
     """Writes program, weights, tokenizer and a description of inputs and outputs; returns the outputs' names.
 
     Batch and length are symbols of the program: it takes any batch, and any length from 2 to max_position_embeddings.
-    It runs on ``PLATFORMS``. The description comes last.
+    It is lowered for ``PLATFORMS``. The description comes last.
 
     Args:
         bilstm_size: of a fine-tuned model with a BiLSTM, see ``BertWithHead``.
@@ -94,6 +93,7 @@ def serving_function(config: BertConfig, params: Params, bilstm_size: int = 0) -
     A fine-tuned model gives ``logits``: [b, c], or [b, t, c] for tags and answers. Others give ``last_hidden_state``
     [b, t, d] and, of the heads they have, ``pooled`` [b, d], ``mlm_logits`` [b, t, v] and ``nsp_logits`` [b, 2].
     """
+    config = config.replace(attention_implementation="xla")  # kernels are of one platform and know no symbols
     head = next((name for name in TASK_HEADS if name in params), None)
     if head is None:
         return _of_encoder(config, params)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.interop.layouts import OF_VOCABULARY, OUTPUTS, Layout, Parameter, parameters
+from bert_jax.interop.layouts import OF_VOCABULARY, OUTPUTS, POOLED, Layout, Parameter, parameters
 from bert_jax.model.config import BertConfig
 
 Params = dict[str, Any]
@@ -37,6 +37,10 @@ def to_params(
             raise ValueError(
                 f"{copy} differs from {name}: this encoder's masked-LM head is tied; untied ones have no use"
             )
+    if (layers := config.num_groups) > len(tensors):  # before they are all named
+        raise ValueError(
+            f"{len(tensors)} tensors but {layers:,} layers with their own by the config: they must belong together"
+        )
     firsts = {name: tensors[copy] for copy, name in layout.tied.items() if copy in tensors}
     found = firsts | dict(tensors)
     wanted = parameters(config, _heads(config, layout, found, task_head))
@@ -83,6 +87,14 @@ def nested(values: Mapping[str, Any]) -> Params:
     return params
 
 
+def num_parameters(config: BertConfig, params: Params) -> int:
+    """How many numbers, without the rows that only pad the vocabulary."""
+    padding = config.padded_vocab_size - config.vocab_size
+    values = flat(params)
+    rows = sum(padding * int(np.prod(v.shape[1:])) for path, v in values.items() if path.endswith(OF_VOCABULARY))
+    return sum(int(np.prod(value.shape)) for value in values.values()) - rows
+
+
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Some of the names, and how many more."""
     names = list(names)
@@ -92,15 +104,18 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 def _heads(
     config: BertConfig, layout: Layout, tensors: Mapping[str, np.ndarray], task_head: str | None
 ) -> dict[str, int]:
-    """Heads with any tensor -> number of outputs."""
+    """Heads with any tensor -> number of outputs. ValueError: nothing of ``task_head`` is there."""
     heads = {}
     # What an output layer of question answering is called, nothing else is.
     for name in dict.fromkeys(("pooler", "mlm_head", "nsp_head", "qa_head", *filter(None, [task_head]))):
-        found = [one for one in _names(config, layout, name) if one in tensors]
-        if found:
-            heads[name] = OUTPUTS.get(name) or len(
-                tensors[found[-1]]
-            )  # a kernel there is [outputs, d], a bias [outputs]
+        names = _names(config, layout, name)
+        if found := [one for one in names if one in tensors]:
+            # A bias is [outputs], a kernel [outputs, d] there; anything else will not fit.
+            heads[name] = OUTPUTS.get(name) or (*tensors[found[-1]].shape, 0)[0]
+        elif name == task_head:
+            raise ValueError(f"missing {listed(names)}, which a {name} has; give the directory of a whole model")
+    if heads.keys() & POOLED:
+        heads.setdefault("pooler", config.hidden_size)
     return heads
 
 
@@ -121,7 +136,12 @@ def _ours(config: BertConfig, layout: Layout, parameter: Parameter, name: str, v
         if parameter.path in OF_VOCABULARY and value.shape[1:] == shape[1:]:
             hint = f"; vocab_size={config.vocab_size} and the table must be of one vocabulary"
         raise ValueError(f"{name} is {value.shape} but {shape} by the config: they must belong together{hint}")
-    value = value.astype(np.float32)
+    if value.dtype.kind not in "fV":  # V: ml_dtypes' bfloat16
+        raise ValueError(
+            f"{name} is of {value.dtype}, expected floating point: take a checkpoint that is not quantized"
+        )
+    with np.errstate(over="ignore"):
+        value = value.astype(np.float32)
     if not np.isfinite(value).all():
         raise ValueError(f"{name} has numbers that are not finite: copy the file again, or take another checkpoint")
     if transposed:

@@ -39,7 +39,10 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray], metadata: dict
     with written(path) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
-        save_file(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # a full disk, say
+            raise OSError(f"{path} cannot be written: {error}") from None
         temporary.chmod(mode)
 
 
@@ -55,13 +58,15 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read ({error}): copy it again") from None
+    except AttributeError as error:  # the library's, for 8 bits
+        raise ValueError(f"{path} cannot be read ({error}): take a checkpoint that is not quantized") from None
 
 
 def _read_index(path: Path) -> dict[str, np.ndarray]:
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         by_file = {str(file): [name for name, one in files.items() if one == file] for file in files.values()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} has no weight_map of tensor names to files: copy it again") from None
     tensors = {}
     for file, names in by_file.items():

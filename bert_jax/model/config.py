@@ -92,9 +92,14 @@ class BertConfig:
         return self.embedding_size or self.hidden_size
 
     @property
+    def num_groups(self) -> int:
+        """How many layers have parameters of their own; in BERT all."""
+        return self.num_hidden_groups or self.num_hidden_layers
+
+    @property
     def layers_a_group(self) -> int:
         """How many layers, one after the other, have the same parameters; 1 in BERT."""
-        return self.num_hidden_layers // (self.num_hidden_groups or self.num_hidden_layers)
+        return self.num_hidden_layers // self.num_groups
 
     @property
     def padded_vocab_size(self) -> int:
@@ -198,12 +203,14 @@ _ONLY_ACCEPTED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False, None),
     "tie_word_embeddings": (True, None),
     "chunk_size_feed_forward": (0, None),
+    "inner_group_num": (1, None),
 }
 # fmt: off
 _HARMLESS_KEYS = frozenset((
     "_name_or_path", "_attn_implementation_autoset", "architectures", "attn_implementation",
-    "bos_token_id", "classifier_dropout", "directionality", "do_lower_case", "eos_token_id",
-    "finetuning_task", "gradient_checkpointing", "id2label", "label2id", "language", "name", "num_labels",
+    "bos_token_id", "classifier_dropout", "classifier_dropout_prob", "directionality", "do_lower_case",
+    "down_scale_factor", "eos_token_id", "finetuning_task", "gap_size", "gradient_checkpointing", "id2label",
+    "label2id", "language", "ln_type", "name", "net_structure_type", "num_labels", "num_memory_blocks",
     "output_attentions", "output_hidden_states", "output_past", "pad_token_id", "pooler_fc_size",
     "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
     "problem_type", "return_dict", "sep_token_id", "task_specific_params", "torch_dtype",

@@ -44,7 +44,7 @@ class Encoder(nn.Module):
         config = self.config
         if self.is_initializing():
             outputs = []
-            for group in range(config.num_hidden_layers // config.layers_a_group):
+            for group in range(config.num_groups):
                 layer = EncoderLayer(config, name=f"layer_{group}")
                 for _ in range(config.layers_a_group):
                     x = layer(x, sequence_ids)
@@ -59,9 +59,7 @@ class Encoder(nn.Module):
         inner = outer = run_layer
         if config.remat:  # inside a scan the compiler cannot undo it, and need not be kept from trying
             inner, outer = jax.checkpoint(run_layer, prevent_cse=not config.scan_layers), jax.checkpoint(run_layer)
-        groups = [
-            self.variables["params"][f"layer_{i}"] for i in range(config.num_hidden_layers // config.layers_a_group)
-        ]
+        groups = [self.variables["params"][f"layer_{i}"] for i in range(config.num_groups)]
         params = [group for group in groups for _ in range(config.layers_a_group)]
         run = _scan_layers if config.scan_layers else _loop_over_layers
         # All keys at once: loop, scan and rematerialisation draw the same numbers, from one threefry call.

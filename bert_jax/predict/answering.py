@@ -13,7 +13,7 @@ from bert_jax.data.text_files import Problems
 from bert_jax.predict.engine import Engine
 from bert_jax.predict.heads import HeadLogits
 from bert_jax.predict.records import Answer
-from bert_jax.predict.texts import Limit, shortened
+from bert_jax.predict.texts import Limit, as_list, shortened
 from bert_jax.tasks.squad import window_examples
 from bert_jax.tasks.squad_answers import Answers, AnswerSettings, find_answers
 
@@ -49,7 +49,10 @@ def answer_rules(
 
 def paired(question: str | Sequence[str], context: str | Sequence[str]) -> list[tuple[str, str]]:
     """(question, context) of each; one alone goes with all of the other."""
-    questions, contexts = ([given] if isinstance(given, str) else list(given) for given in (question, context))
+    questions, contexts = (
+        [given] if isinstance(given, str) else as_list(given, f"no {what}; give a string, or a list of them")
+        for given, what in ((question, "question"), (context, "context"))
+    )
     if isinstance(question, str):
         questions *= len(contexts)
     if isinstance(context, str):

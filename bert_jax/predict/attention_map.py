@@ -16,6 +16,7 @@ from bert_jax.model.attention_weights import attention_weights
 from bert_jax.model.config import BertConfig
 from bert_jax.predict.engine import INPUTS, Engine
 from bert_jax.predict.heads import ENCODER
+from bert_jax.predict.texts import whole
 from bert_jax.tasks.task import Params
 
 # Colours of the report (report/style.py, in print): from its card to its accent; its ink and its quiet text.
@@ -100,6 +101,7 @@ def attention_map(engine: Engine, sequence: Input) -> AttentionMap:
 def _index(given: int | None, count: int, what: str) -> int | None:
     if given is None:
         return None
+    given = whole(given, what)
     if not -count <= given < count:
         raise ValueError(f"{what}={given} is not one of 0 to {count - 1}, or {-count} to -1")
     return given % count

@@ -15,7 +15,7 @@ from bert_jax.model.heads import NextSentenceHead, Pooler
 from bert_jax.predict.engine import COLUMNS, INPUTS, Engine
 from bert_jax.predict.heads import ENCODER, HeadLogits
 from bert_jax.predict.records import Choice, Classification
-from bert_jax.predict.texts import Inputs, Limit, as_strings, read_texts
+from bert_jax.predict.texts import Inputs, Limit, as_strings, read_texts, shortened
 from bert_jax.tasks.classification import mean_by_owner
 from bert_jax.tasks.task import Params
 
@@ -39,7 +39,7 @@ def choose(
     engine: Engine,
     call: HeadLogits,
     contexts: Sequence[str],
-    endings: Sequence[Sequence[str]],
+    endings: Sequence[Any],
     limit: Limit,
     *,
     truncate: bool,
@@ -51,6 +51,9 @@ def choose(
     """
     if len(contexts) != len(endings):
         raise ValueError(f"{len(contexts)} contexts but endings for {len(endings)}; give each context its endings")
+    for number, own in enumerate(endings):
+        if isinstance(own, str):
+            raise ValueError(f"context {number} has {shortened(own)} for endings; give a list of strings for each")
     given = [as_strings(own, f"context {number}: ending") for number, own in enumerate(endings)]
     if empty := [number for number, own in enumerate(given) if not own]:
         raise ValueError(f"context {empty[0]} has no ending to choose; give two or more")

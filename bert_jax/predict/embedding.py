@@ -16,7 +16,7 @@ from bert_jax.model.heads import Pooler
 from bert_jax.model.layers import gather_columns
 from bert_jax.predict.engine import COLUMNS, INPUTS, Engine
 from bert_jax.predict.heads import ENCODER
-from bert_jax.predict.texts import Inputs
+from bert_jax.predict.texts import Inputs, as_list, whole
 from bert_jax.tasks.features import absolute_layers
 from bert_jax.tasks.squad import own_tokens
 from bert_jax.tasks.task import Params
@@ -79,7 +79,8 @@ def embed(
     """
     if pooling is not None and pooling not in POOLINGS:
         raise ValueError(f"pooling={pooling!r} is not one of {', '.join(POOLINGS)}, or None for every token")
-    absolute = absolute_layers(layers, engine.config)
+    numbers = [whole(layer, "a layer") for layer in as_list(layers, "no list of layers; give one, e.g. [-1]")]
+    absolute = absolute_layers(numbers, engine.config)
     if not absolute:
         raise ValueError("layers is empty; give one or more, -1 is the last")
     if pooling == "pooler" and absolute != (engine.config.num_hidden_layers,):

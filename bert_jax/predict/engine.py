@@ -53,6 +53,10 @@ class Engine:
         self.batching = Batching(config.max_position_embeddings, config.hidden_size, tokens_a_batch(), single_share)
         self._compiled: dict[Call, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was compiled, which cannot be pickled and is soon there again."""
+        return {**self.__dict__, "_compiled": {}}
+
     @property
     def num_compiled(self) -> int:
         """Programs compiled so far: one for each call and shape."""

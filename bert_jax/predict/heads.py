@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bert_jax.interop.layouts import TASK_HEADS
+from bert_jax.interop.layouts import FOR_TOKENS, TASK_HEADS
 from bert_jax.model.config import BertConfig
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.predict.engine import COLUMNS, INPUTS, Engine
 from bert_jax.tasks.fine_tuning import forward
 from bert_jax.tasks.task import Params
 
-FOR_TOKENS = ("tagging_head", "qa_head")
 ENCODER = ("embeddings", "encoder")
 
 

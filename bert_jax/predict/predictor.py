@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.interop.layouts import TASK_HEADS
+from bert_jax.interop.layouts import OF_LABELS, TASK_HEADS
+from bert_jax.interop.translate import num_parameters
 from bert_jax.model.config import BertConfig
 from bert_jax.predict import answering, classification, embedding, tagging
 from bert_jax.predict.attention_map import AttentionMap, attention_map
@@ -19,7 +20,7 @@ from bert_jax.predict.engine import Engine
 from bert_jax.predict.filling import Filling, fill_masks, offered_pieces
 from bert_jax.predict.heads import HeadLogits, heads_of, require, require_encoder
 from bert_jax.predict.records import Choice, Tagging
-from bert_jax.predict.texts import Limit, Text, Texts, as_strings, one_or_many, read_texts
+from bert_jax.predict.texts import Limit, Text, Texts, as_list, as_strings, one_or_many, read_texts, shortened, whole
 from bert_jax.training.source import RUN, open_source
 
 Result = TypeVar("Result")
@@ -56,7 +57,7 @@ def load(
         name=str(directory),
         step=model.meta["step"],
         labels=model.labels,
-        run=source.run,
+        run=source.run if source.trained_here else {},
         figures=model.meta.get("figures") or {},
         kind=source.kind,
     )
@@ -115,10 +116,7 @@ class Predictor:
     @property
     def num_parameters(self) -> int:
         """Of encoder and heads, without the rows that only pad the vocabulary."""
-        width, padding = self.config.embedding_width, self.config.padded_vocab_size - self.config.vocab_size
-        tables = [part for part in (self.params, self.params.get("right_to_left", {})) if "embeddings" in part]
-        rows = padding * (width * len(tables) + ("mlm_head" in self.params))
-        return sum(leaf.size for leaf in jax.tree.leaves(self.params)) - rows
+        return num_parameters(self.config, self.params)
 
     @property
     def num_compiled(self) -> int:
@@ -141,6 +139,7 @@ class Predictor:
                 masked-LM head.
         """
         require(self._engine, "mlm_head")
+        top_k = whole(top_k, "top_k")
         if not 1 <= top_k <= self.num_offered:
             raise ValueError(f"top_k={top_k} must be between 1 and the {self.num_offered:,} pieces to offer")
         texts, alone = one_or_many(text)
@@ -160,6 +159,7 @@ class Predictor:
         head = require(self._engine, "classifier", "regressor")
         given, alone = one_or_many(texts)
         stride = stride if stride is not None or truncate else self.run.get("doc_stride")
+        stride = None if stride is None else whole(stride, "stride")
         remedy = "give truncate=True to cut it, or stride=64 to average over windows that start 64 tokens apart"
         options = {"truncate": truncate, "stride": stride, "special_tokens": False, "remedy": remedy}
         inputs = read_texts(given, self.tokenizer, self._trained, **options)
@@ -190,6 +190,7 @@ class Predictor:
             ValueError: a question that is too long, unless truncated; ``top_k`` below 1; a model without such a head.
         """
         call = self._head(require(self._engine, "qa_head"))
+        top_k = whole(top_k, "top_k")
         if top_k < 1:
             raise ValueError(f"top_k={top_k} must be at least 1")
         rules = answering.answer_rules(self.run, self._figures, self._trained, unanswerable, top_k)
@@ -236,8 +237,8 @@ class Predictor:
         """
         call = self._head(require(self._engine, "choice_head"))
         alone = isinstance(contexts, str)
-        own = [list(endings)] if alone else [list(given) for given in endings]
         given = as_strings(contexts, "context")
+        own = [endings] if alone else as_list(endings, "no list; give a list of endings for each context")
         return _one(classification.choose(self._engine, call, given, own, self._trained, truncate=truncate), alone)
 
     def embed(
@@ -332,13 +333,15 @@ class Predictor:
 
     def _labels(self, given: Sequence[str] | None) -> tuple[str, ...] | None:
         """Those given, or numbers for a head whose outputs have no names. ValueError: not as many as outputs."""
-        head = next((name for name in ("classifier", "tagging_head") if name in self.params), None)
+        head = next((name for name in OF_LABELS if name in self.params), None)
         if head is None:
             return None
         outputs = len(self.params[head]["bias"])
-        labels = tuple(str(number) for number in range(outputs)) if given is None else tuple(given)
+        labels = tuple(map(str, range(outputs) if given is None else given))
         if len(labels) != outputs:
             raise ValueError(f"{self.name} has {len(labels)} labels but its {head} {outputs} outputs; restore them")
+        if twice := [label for label, count in Counter(labels).items() if count > 1]:
+            raise ValueError(f"{self.name} has the label {shortened(twice[0])} twice; give each output its own")
         return labels
 
     def _described(self, head: str) -> str:

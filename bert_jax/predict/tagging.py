@@ -16,7 +16,7 @@ from bert_jax.predict.classification import softmax
 from bert_jax.predict.engine import Engine
 from bert_jax.predict.heads import HeadLogits
 from bert_jax.predict.records import Entity, Tagging
-from bert_jax.predict.texts import Limit, shortened
+from bert_jax.predict.texts import Limit, as_list, shortened
 from bert_jax.tasks.entities import spans
 from bert_jax.tasks.tagging import column_format
 
@@ -31,7 +31,7 @@ def read_sentences(sentences: Any, *, characters: bool) -> tuple[list[TaggedSent
         ValueError: what is no sentence, or a list that may be the words of one or sentences of one word.
     """
     alone = isinstance(sentences, (str, tuple))
-    given = [sentences] if alone else list(sentences)
+    given = [sentences] if alone else as_list(sentences, "no sentence; give a string, words as [[...]], or a list")
     if not alone and len(given) > 1 and all(isinstance(s, str) and len(s.split()) == 1 for s in given):
         raise ValueError(
             f"[{shortened(given[0])}, …] may be one sentence or {len(given)} of one word: give words as [[...]], or"
@@ -88,7 +88,7 @@ def _sentence(given: Any, number: int, characters: bool) -> TaggedSentence:
         spaces = [i == 0 or given[i - 1].isspace() for i in range(len(given))]
         kept = [i for i, character in enumerate(given) if not character.isspace()]
         return TaggedSentence(tuple(given[i] for i in kept), None, spaces=tuple(spaces[i] for i in kept))
-    words = given.split() if isinstance(given, str) else list(given)
+    words = given.split() if isinstance(given, str) else as_list(given, f"no sentence (number {number}); give words")
     if bad := [word for word in words if not isinstance(word, str)]:
         raise ValueError(f"sentence {number} has the word {shortened(bad[0])}; give words as strings")
     return TaggedSentence(tuple(words), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,9 +42,18 @@ def one_or_many(texts: Any) -> tuple[list[Any], bool]:
     """The texts as a list, and whether they were one alone: a string, or a tuple, which is a pair."""
     if isinstance(texts, (str, tuple)):
         return [texts], True
-    if not isinstance(texts, Iterable):
-        raise ValueError(f"{shortened(texts)} is no text; give a string, a pair of strings (a, b), or a list of them")
-    return list(texts), False
+    return as_list(texts, "no text; give a string, a pair of strings (a, b), or a list of them"), False
+
+
+def as_list(values: Any, otherwise: str) -> list[Any]:
+    """What a caller gives several of. ValueError, with ``otherwise``, for what is no list, array or iterator."""
+    try:
+        found = None if isinstance(values, (bytes, bytearray)) else iter(values)
+    except TypeError:  # an array of no axis says that it is iterable, and is not
+        found = None
+    if found is None:
+        raise ValueError(f"{shortened(values)} is {otherwise}")
+    return list(found)
 
 
 def as_pair(text: Any, number: int) -> tuple[str, str | None]:
@@ -57,11 +67,19 @@ def as_pair(text: Any, number: int) -> tuple[str, str | None]:
 
 def as_strings(values: Any, what: str) -> list[str]:
     """A list of strings. ValueError for anything else."""
-    values = [values] if isinstance(values, str) else list(values)
+    values = [values] if isinstance(values, str) else as_list(values, f"no {what}; give a string, or a list of them")
     for number, value in enumerate(values):
         if not isinstance(value, str):
             raise ValueError(f"{what} {number} is {shortened(value)}; give a string")
     return values
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number, as Python's int. ValueError for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} is {shortened(value)}; give a whole number") from None
 
 
 def encoded(texts: Sequence[str | None], tokenizer: Tokenizer) -> Tokens:

@@ -20,6 +20,10 @@ DIRECTORY = "checkpoints"
 FORMAT_VERSION = 1
 
 
+class FutureFormat(ValueError):
+    """A checkpoint of a later version."""
+
+
 class Checkpoints:
     """The checkpoints of one workdir.
 
@@ -118,19 +122,32 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
                 f"step={step}: {workdir} has the checkpoints {', '.join(map(str, steps))}; give one of them"
             )
         step = steps[-1] if step is None else step
-        meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
-        if meta["format_version"] > FORMAT_VERSION:
+        try:
+            return _read_step(manager, step)
+        except FutureFormat:
+            raise
+        except Exception as error:  # Orbax and TensorStore raise anything, bare Exceptions too
+            directory, reason = manager.directory / str(step), " ".join(str(error).split())[:200]
             raise ValueError(
-                f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
-                f" {FORMAT_VERSION}: update bert_jax"
-            )
-        shapes = manager.item_metadata(step)["params"]
-        # Whatever mesh wrote them, they are read whole, onto this process's first device.
-        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes)
+                f"{directory} cannot be read ({type(error).__name__}: {reason}); copy it again, or delete it to use"
+                " the one before"
+            ) from error
+
+
+def _read_step(manager: ocp.CheckpointManager, step: int) -> tuple[Any, dict[str, Any]]:
+    meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
+    if meta["format_version"] > FORMAT_VERSION:
+        raise FutureFormat(
+            f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
+            f" {FORMAT_VERSION}: update bert_jax"
         )
-        params = manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like)))["params"]
+    shapes = manager.item_metadata(step)["params"]
+    # Whatever mesh wrote them, they are read whole, onto this process's first device.
+    place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes)
+    )
+    params = manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like)))["params"]
     return params, meta
 
 
@@ -140,7 +157,7 @@ def write_params(workdir: str | Path, params: Any, meta: dict[str, Any]) -> None
         params=ocp.args.StandardSave(params), meta=ocp.args.JsonSave({"format_version": FORMAT_VERSION} | meta)
     )
     with ocp.CheckpointManager(Path(workdir).absolute() / DIRECTORY, item_names=("params", "meta")) as manager:
-        manager.save(meta["step"], args=items, metrics=meta.get("figures") or None, force=True)
+        manager.save(meta["step"], args=items, force=True)
 
 
 def _rest(state: TrainState) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.interop.layouts import OF_LABELS
+from bert_jax.interop.translate import listed
 from bert_jax.tasks.task import Params
 from bert_jax.training.rules import path_of
 from bert_jax.training.source import open_source
 
 # Without these it would not be the earlier run's encoder; heads may be new.
 ENCODER = ("embeddings/", "encoder/")
-# Heads whose outputs mean one class each.
-OF_LABELS = ("classifier/", "tagging_head/")
 
 
 def load_initial(directory: str | Path, fresh: Params, labels: Sequence[str] | None = None) -> Params:
@@ -29,7 +29,7 @@ def load_initial(directory: str | Path, fresh: Params, labels: Sequence[str] | N
     Raises:
         ValueError: an encoder parameter that it lacks or that has another shape.
     """
-    model = open_source(directory).read()
+    model = open_source(directory).read(strict=False)
     found = {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model.params)}
     new, size = [], len(found)
     same_labels = model.labels == (None if labels is None else tuple(labels))
@@ -37,7 +37,7 @@ def load_initial(directory: str | Path, fresh: Params, labels: Sequence[str] | N
     def choose(key_path: tuple, leaf: jax.Array) -> Any:
         path = path_of(key_path)
         value = found.get(path)
-        if value is not None and np.shape(value) == leaf.shape and (same_labels or not path.startswith(OF_LABELS)):
+        if value is not None and np.shape(value) == leaf.shape and (same_labels or path.split("/")[0] not in OF_LABELS):
             if not np.isfinite(value).all():
                 raise ValueError(f"{path} in {directory} is not finite; that run has diverged, give another")
             return found.pop(path)
@@ -53,8 +53,8 @@ def load_initial(directory: str | Path, fresh: Params, labels: Sequence[str] | N
 
     params = jax.tree_util.tree_map_with_path(choose, fresh)
     if new or found or model.unexpected:
-        found |= dict.fromkeys(model.unexpected)
-        unused = parts(found) if len(found) < size else "all that is there"
+        unused = ", ".join(filter(None, (parts(found), listed(model.unexpected))))
+        unused = unused if len(found) < size else "all that is there"
         print(f"init_from {directory}: new: {parts(new) or 'none'}; unused: {unused or 'none'}", file=sys.stderr)
     return params
 
@@ -66,5 +66,5 @@ def parts(paths: Iterable[str]) -> str:
 
 def read_encoder(directory: str | Path) -> Params:
     """The encoder's parameters alone (numpy arrays), of whatever directory holds a model."""
-    params = open_source(directory).read().params
+    params = open_source(directory).read(strict=False).params
     return {part.rstrip("/"): params[part.rstrip("/")] for part in ENCODER}

@@ -8,15 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.tokenizer import Tokenizer
+import numpy as np
+
+from bert_jax.data.tokenizer import CONFIG_FILE, Tokenizer
 from bert_jax.interop import google, hugging_face
 from bert_jax.interop.imported import Imported
-from bert_jax.interop.translate import listed
+from bert_jax.interop.layouts import TASK_HEADS, parameters
+from bert_jax.interop.translate import flat, listed
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.task import Params
 from bert_jax.training.checkpoint import read_params, write_params
 
 CONFIG, MODEL_CONFIG, TOKENIZER = "config.json", "bert_config.json", "tokenizer"
+ENCODER, TABLE = {"embeddings", "encoder"}, "embeddings/word/embedding"
+REMEDY = ": they must belong together; restore it from the run's recipe"
 RUN, HUGGING_FACE, GOOGLE = "run", "Hugging Face", "Google"
 
 
@@ -28,18 +33,22 @@ class Source:
         directory, kind: where it is, and whose form it has: ``RUN``, ``HUGGING_FACE`` or ``GOOGLE``.
         config: of the encoder.
         tokenizer: where ``load_tokenizer`` finds its tokenizer.
-        labels: names of the classes or tags, of a model with such a head.
-        run: the whole config of a run; {} of others.
+        run: what ``config.json`` of a workdir holds: the config of a run, or where an imported model came from; {} of
+            others.
     """
 
     directory: Path
     kind: str
     config: BertConfig
     tokenizer: Path
-    labels: tuple[str, ...] | None = None
     run: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, step: int | None = None, *, task_head: str | None = None, strict: bool = False) -> Model:
+    @property
+    def trained_here(self) -> bool:
+        """Whether ``run`` says how the model was trained, which that of another program does not."""
+        return "batch_size" in self.run
+
+    def read(self, step: int | None = None, *, task_head: str | None = None, strict: bool = True) -> Model:
         """All parameters, at our paths, on the host.
 
         Args:
@@ -51,16 +60,21 @@ class Source:
             ValueError: what cannot be read, or does not fit the config; with the file and what to do.
             FileNotFoundError: no such checkpoint.
         """
+        if task_head is not None and (task_head not in TASK_HEADS or self.kind == RUN):
+            known = "a run knows its own" if self.kind == RUN else f"take one of {', '.join(TASK_HEADS)}"
+            raise ValueError(f"task_head={task_head!r} is no choice for {self.directory}; {known}")
         if self.kind == RUN:
             params, meta = read_params(self.directory, step)
-            return Model(params, meta, self.labels, [])
+            _check_encoder(self.directory / MODEL_CONFIG, self.config, params)
+            labels = self.run.get("labels")
+            return Model(params, meta, None if labels is None else tuple(labels), [])
         if step is not None:
             raise ValueError(f"step={step}: {self.directory} is a {self.kind} directory, which has one checkpoint")
         found = _READERS[self.kind](self.directory, task_head)
         if strict and found.unexpected:
             raise ValueError(
-                f"{self.directory}: tensors without a place in this model: {listed(found.unexpected)}; if they are not"
-                " needed, allow unexpected ones"
+                f"{self.directory}: tensors without a place in this model: {listed(found.unexpected)}; say what an"
+                " output layer is (task_head), or allow unexpected ones (strict=False, --allow_unexpected)"
             )
         return Model(found.params, {"step": 0, "figures": {}}, found.labels, found.unexpected)
 
@@ -77,7 +91,7 @@ class Model:
 
 def is_run(directory: str | Path) -> bool:
     """Whether a run has begun in this workdir."""
-    return (Path(directory) / MODEL_CONFIG).is_file() and (Path(directory) / TOKENIZER).is_dir()
+    return all((Path(directory) / name).is_file() for name in (MODEL_CONFIG, f"{TOKENIZER}/{CONFIG_FILE}"))
 
 
 def open_source(path: str | Path) -> Source:
@@ -89,13 +103,10 @@ def open_source(path: str | Path) -> Source:
     """
     directory = Path(path)
     if is_run(directory):
-        run = _read_run(directory / CONFIG)
-        labels = run.get("labels")
-        config = BertConfig.from_json(directory / MODEL_CONFIG)
-        return Source(directory, RUN, config, directory / TOKENIZER, None if labels is None else tuple(labels), run)
+        config, run = _read_config(directory / MODEL_CONFIG), read_run_config(directory)
+        return Source(directory, RUN, config, directory / TOKENIZER, run)
     if hugging_face.is_hugging_face(directory):
-        config, labels = hugging_face.read_config(directory), hugging_face.read_labels(directory)
-        return Source(directory, HUGGING_FACE, config, directory, labels)
+        return Source(directory, HUGGING_FACE, hugging_face.read_config(directory), directory)
     if google.is_google(directory):
         return Source(directory, GOOGLE, google.read_config(directory), directory)
     raise FileNotFoundError(
@@ -121,13 +132,42 @@ def save_model(
     tokenizer.save(directory / TOKENIZER)
 
 
-def _read_run(path: Path) -> dict[str, Any]:
+def read_run_config(workdir: str | Path) -> dict[str, Any]:
+    """What ``config.json`` of a workdir holds; {} where there is none."""
+    path = Path(workdir) / CONFIG
     if not path.is_file():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON ({error}): restore it from the run's recipe") from None
+    if not isinstance(run, dict) or not isinstance(run.get("labels"), list | None):
+        raise ValueError(f"{path} is no JSON object, or its labels are no list: restore it from the run's recipe")
+    return run
+
+
+def _read_config(path: Path) -> BertConfig:
+    try:
+        return BertConfig.from_json(path)
+    except (ValueError, TypeError, RecursionError) as error:
+        message = str(error)
+        raise ValueError(message if str(path) in message else f"{path}: {message}") from None
+
+
+def _check_encoder(path: Path, config: BertConfig, params: Params) -> None:
+    """ValueError where an encoder's parameters are not those of its config; a head on features has none."""
+    if not params.keys() >= ENCODER:
+        return
+    groups, own = config.num_groups, len(params["encoder"])
+    if groups != own:  # before they are all named
+        raise ValueError(f"{path}: {groups:,} layers with their own parameters by it, but there are {own}{REMEDY}")
+    found = {name: value for name, value in flat(params).items() if name.split("/")[0] in ENCODER}
+    wanted = {one.path: one.shape for one in parameters(config, {})}
+    wanted[TABLE] = (config.padded_vocab_size, *wanted[TABLE][1:])
+    for name in [*wanted, *(found.keys() - wanted.keys())]:
+        shapes = np.shape(found[name]) if name in found else None, wanted.get(name)
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{path}: {name} is {shapes[0] or 'missing'} but {shapes[1] or 'not there'} by it{REMEDY}")
 
 
 _READERS: dict[str, Callable[[str | Path, str | None], Imported]] = {

@@ -16,7 +16,7 @@ import jax
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.tasks import Task
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
-from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER
+from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER, read_run_config
 
 ENVIRONMENT = "environment.json"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
@@ -81,7 +81,7 @@ def read_workdir(workdir: str | Path) -> tuple[TrainSettings, Task]:
     directory = Path(workdir)
     if not (directory / CONFIG).is_file():
         raise FileNotFoundError(f"{workdir} holds no {CONFIG}; give the --workdir of a training run")
-    config = json.loads((directory / CONFIG).read_text())
+    config = read_run_config(directory)
     if "task" not in config:
         raise ValueError(
             f"{workdir} holds a model, but no run of a task; give it as init_from to a recipe, or use bert_jax.load"

@@ -32,6 +32,9 @@ FIELDS = {
     "pooler_output": "pooled",
 }
 
+# Architectures whose "logits" are those of a pre-training head.
+LOGITS = {"ForMaskedLM": "mlm_logits", "LMHeadModel": "mlm_logits", "ForNextSentencePrediction": "nsp_logits"}
+
 
 @torch.no_grad()
 def hugging_face_outputs(directory: Path, batch: Mapping[str, np.ndarray]) -> Outputs:
@@ -61,7 +64,8 @@ def hugging_face_outputs(directory: Path, batch: Mapping[str, np.ndarray]) -> Ou
     if "start_logits" in output:
         found["logits"] = torch.stack([output.start_logits, output.end_logits], -1)
     elif "logits" in output:
-        found["mlm_logits" if "MaskedLM" in kind.__name__ else "logits"] = output.logits
+        ending = next((ending for ending in LOGITS if kind.__name__.endswith(ending)), "")
+        found[LOGITS.get(ending, "logits")] = output.logits
     return {name: value.numpy() for name, value in found.items()}
 
 
@@ -82,7 +86,8 @@ def google_outputs(directory: Path, batch: Mapping[str, np.ndarray]) -> Outputs:
 class _Google:
     def __init__(self, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
         self.config, self.tensors = config, tensors
-        self.approximate = "none" if config["hidden_act"] == "gelu" else "tanh"
+        # ALBERT's gelu() is the tanh form; BERT's was erf when the released models were trained.
+        self.approximate = "tanh" if "embedding_size" in config else "none"
 
     def layers(self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         get = self.tensors.__getitem__

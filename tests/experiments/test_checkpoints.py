@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import load
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.interop import google, hugging_face
 from bert_jax.model.config import BertConfig
@@ -87,7 +88,7 @@ def test_the_programs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "heads      pooler, classifier" in done.stdout and "labels     no, maybe, yes" in done.stdout
     source = open_source(tmp_path / "ours")
-    assert source.kind == RUN and source.labels == ("no", "maybe", "yes") and source.config == CONFIG
+    assert source.kind == RUN and source.config == CONFIG and source.read().labels == ("no", "maybe", "yes")
     jax.tree.map(np.testing.assert_array_equal, source.read().params, params)
     with pytest.raises(ValueError, match="holds a model, but no run of a task; give it as init_from"):
         read_workdir(tmp_path / "ours")
@@ -100,6 +101,36 @@ def test_the_programs(tmp_path: Path) -> None:
     done = run("import_checkpoint", "--source", tmp_path / "hf", "--output", tmp_path / "ours")
     assert done.returncode == 1 and done.stderr.endswith("exists; give another --output or delete it\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_an_imported_model_answers_as_the_one_it_was_made_of(tmp_path: Path) -> None:
+    """Neither takes another program's model for one that was trained here, on SQuAD 2.0."""
+    params = random_params(CONFIG, HEADS["answers"])
+    hugging_face.write(tmp_path / "hf", CONFIG, params, TOKENIZER)
+    source = open_source(tmp_path / "hf")
+    save_model(tmp_path / "ours", CONFIG, TOKENIZER, source.read(), {"imported_from": "hf"})
+    texts = {"question": "a b ?", "context": "c d e f g h " * 20}
+    models = [load(tmp_path / name) for name in ("hf", "ours")]
+    assert models[0].answer(**texts) == models[1].answer(**texts)
+    assert models[0].run == models[1].run == {}
+
+
+def test_an_import_of_a_run_keeps_what_it_was_trained_with(tmp_path: Path) -> None:
+    params = random_params(CONFIG, HEADS["tagger"])
+    config = {"task": "tagging", "batch_size": 32, "max_seq_length": 16, "format": "klue", "labels": list("abcde")}
+    save_model(tmp_path / "run", CONFIG, TOKENIZER, Model(params, {"step": 3}, tuple("abcde"), []), config)
+    done = run("import_checkpoint", "--source", tmp_path / "run", "--output", tmp_path / "ours")
+    assert done.returncode == 0, done.stderr
+    kept = open_source(tmp_path / "ours").run
+    assert kept == {k: v for k, v in config.items() if k != "task"} | {"imported_from": str(tmp_path / "run")}
+    assert load(tmp_path / "ours").labels == tuple("abcde")
+
+
+def test_a_run_knows_its_head(tmp_path: Path) -> None:
+    params = random_params(CONFIG, HEADS["classifier"])
+    save_model(tmp_path, CONFIG, TOKENIZER, Model(params, {"step": 3}, None, []), {})
+    with pytest.raises(ValueError, match=r"task_head='classifier' is no choice for .*; a run knows its own"):
+        open_source(tmp_path).read(task_head="classifier")
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -123,10 +154,42 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ours" / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config\.json is not JSON"):
         open_source(tmp_path / "ours")
+    for damaged in ("[]", '{"labels": 3}'):
+        (tmp_path / "ours" / "config.json").write_text(damaged)
+        with pytest.raises(ValueError, match=r"config\.json is no JSON object, or its labels are no list"):
+            open_source(tmp_path / "ours")
     (tmp_path / "ours" / "config.json").write_text("{}")
     (tmp_path / "ours" / "bert_config.json").write_text("[]")
     with pytest.raises(ValueError, match=r"bert_config\.json holds a list; expected a JSON object"):
         open_source(tmp_path / "ours")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 3}, "3 layers with their own parameters by it, but there are 4"),
+        ({"num_hidden_layers": 10**12}, "1,000,000,000,000 layers with their own"),
+        ({"vocab_size": 10**12}, r"embeddings/word/embedding is \(128, 24\) but \(1000000000000, 24\)"),
+        ({"max_position_embeddings": 65}, r"embeddings/position/embedding is \(64, 24\) but \(65, 24\)"),
+        ({"layer_norm_eps": 0.0}, "bert_config.json: layer_norm_eps=0.0 must be greater than 0"),
+    ],
+)
+def test_a_config_that_is_not_the_runs_own(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """JAX would read beyond a table's end, and Flax leave out layers, without a word."""
+    save_model(tmp_path, CONFIG, TOKENIZER, Model(random_params(CONFIG, {}), {"step": 3}, None, []), {})
+    values = json.loads((tmp_path / "bert_config.json").read_text())
+    (tmp_path / "bert_config.json").write_text(json.dumps(values | changes))
+    with pytest.raises(ValueError, match=message) as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value) and "bert_config.json" in str(error.value)
+
+
+def test_a_half_written_model_is_none(tmp_path: Path) -> None:
+    """Without the options of its tokenizer, which are written last, its casing would be guessed."""
+    save_model(tmp_path, CONFIG, TOKENIZER, Model(random_params(CONFIG, {}), {"step": 3}, None, []), {})
+    (tmp_path / "tokenizer" / "tokenizer_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="is neither the workdir of a run, nor"):
+        open_source(tmp_path)
 
 
 BASE_HEADS = ("encoder", "pre-training", "masked LM", "classifier", "choice", "tagger", "answers")

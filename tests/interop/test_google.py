@@ -11,6 +11,7 @@ import pytest
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.interop import google, hugging_face
 from bert_jax.interop.tensor_bundle import read_tensors, write_tensors
+from bert_jax.model.config import BertConfig
 from bert_jax.training.source import GOOGLE, open_source
 from tests.interop.models import ALBERT, CONFIG, HEADS, TOKENIZER, random_params
 
@@ -87,9 +88,16 @@ def test_what_training_leaves_is_passed_over_and_the_rest_is_named(tmp_path: Pat
             "my_head/kernel": np.zeros(3, np.float32),
         },
     )
-    assert open_source(tmp_path).read().unexpected == ["my_head/kernel"]
+    assert open_source(tmp_path).read(strict=False).unexpected == ["my_head/kernel"]
     with pytest.raises(ValueError, match=r"tensors without a place in this model: my_head/kernel"):
         open_source(tmp_path).read(strict=True)
+
+
+def test_an_output_layer_that_is_a_single_number(tmp_path: Path) -> None:
+    google.write(tmp_path, CONFIG, random_params(CONFIG, {"pooler": 0, "classifier": 3}), TOKENIZER)
+    rewrite(tmp_path, **{"output_weights": np.array(0.5, np.float32)})
+    with pytest.raises(ValueError, match=r"output_weights is \(\) but \(3, 24\) by the config"):
+        google.read(tmp_path)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -110,9 +118,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.ckpt.index").write_bytes(b"")
     with pytest.raises(ValueError, match=r"holds 2 checkpoints \(bert_model.ckpt.index, other.ckpt.index\)"):
         google.read(tmp_path)
-    (tmp_path / "bert_config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"bert_config.json: "):
-        google.read_config(tmp_path)
+    for damaged in ("{", "[" * 100_000):
+        (tmp_path / "bert_config.json").write_text(damaged)
+        with pytest.raises(ValueError, match=r"bert_config.json: "):
+            google.read_config(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"is neither the workdir of a run, nor a Hugging Face directory"):
         open_source(tmp_path / "nowhere")
 
@@ -142,12 +151,23 @@ def test_a_head_that_is_ours_alone_is_not_left_out(tmp_path: Path) -> None:
             write(tmp_path / "out", CONFIG, params, TOKENIZER)
 
 
+@pytest.mark.parametrize(("config", "act"), [(CONFIG, "gelu_new"), (ALBERT, "gelu")], ids=["bert", "albert"])
+def test_the_other_form_of_gelu_is_refused(tmp_path: Path, config: BertConfig, act: str) -> None:
+    """Google's config has one word for both: the tanh form is ALBERT's, erf the released BERTs'."""
+    with pytest.raises(ValueError, match=f"hidden_act='{act}' has no counterpart in Google's config: "):
+        google.write(tmp_path / "out", config.replace(hidden_act=act), random_params(config, {}), TOKENIZER)
+    google.write(tmp_path, config, random_params(config, {}), TOKENIZER)
+    (path,) = tmp_path.glob("*bert_config.json")
+    assert json.loads(path.read_text())["hidden_act"] == "gelu"
+    assert google.read_config(tmp_path).hidden_act == config.hidden_act
+
+
 def test_configs_of_albert(tmp_path: Path) -> None:
     google.write(tmp_path, ALBERT, random_params(ALBERT, {}), TOKENIZER)
     path = tmp_path / "albert_config.json"
-    released = {"ln_type": "postln", "gap_size": 0, "num_memory_blocks": 0, "net_structure_type": 0}
+    released: dict[str, Any] = {"ln_type": "postln", "gap_size": 0, "num_memory_blocks": 0, "net_structure_type": 0}
     path.write_text(json.dumps(json.loads(path.read_text()) | released))
     assert google.read_config(tmp_path) == ALBERT
     path.write_text(json.dumps(json.loads(path.read_text()) | {"inner_group_num": 2}))
-    with pytest.raises(ValueError, match="inner_group_num=2 is not supported; it must be 1"):
+    with pytest.raises(ValueError, match="inner_group_num=2 is not supported by this encoder; it must be 1"):
         google.read_config(tmp_path)

@@ -11,15 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.data.tokenizer import load_tokenizer
-from bert_jax.interop.hugging_face import is_hugging_face, read, read_config, read_labels
+from bert_jax.interop import weight_files
+from bert_jax.interop.hugging_face import is_hugging_face, read, read_config
 from bert_jax.model import Bert, BertForPreTraining, Pooler
 from bert_jax.model.fine_tuning import BertWithHead
 from bert_jax.training.source import open_source
 
 torch = pytest.importorskip("torch", reason="directories of PyTorch models are written by torch")
+from safetensors.torch import save_file as torch_save_file  # noqa: E402  (it needs torch)
+
 transformers = pytest.importorskip("transformers", reason="directories are written by transformers")
 transformers.utils.logging.disable_progress_bar()
 
@@ -144,7 +148,8 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     rewrite(tmp_path, extra=np.zeros(3, np.float32))
     assert read(tmp_path).unexpected == ["extra"]
     with pytest.raises(
-        ValueError, match=r"tensors without a place in this model: extra; if they are not needed, allow"
+        ValueError,
+        match=r"tensors without a place in this model: extra; say what an output layer is \(task_head\), or allow",
     ):
         open_source(tmp_path).read(strict=True)
 
@@ -176,14 +181,49 @@ def test_what_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_what_a_hostile_file_holds_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, "BertForSequenceClassification")
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    rewrite(tmp_path, **{"classifier.bias": np.array(0.5, np.float32)})
+    with pytest.raises(ValueError, match=r"classifier.weight is \(2, 24\) but \(0, 24\) by the config"):
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    rewrite(tmp_path, **{"bert.pooler.dense.weight": np.ones((24, 24), np.int8)})
+    with pytest.raises(ValueError, match=r"pooler.dense.weight is of int8, .* a checkpoint that is not quantized"):
+        read(tmp_path)
+    torch_save_file({"x": torch.zeros(3, dtype=torch.float8_e4m3fn)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors cannot be read .* a checkpoint that is not quantized"):
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**12}))
+    with pytest.raises(ValueError, match=r"41 tensors but 1,000,000,000,000 layers with their own"):
+        read(tmp_path)
+
+
+def test_a_disk_that_is_full_is_said_and_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(weight_files, "save_file", full)
+    with pytest.raises(OSError, match=r"model.safetensors cannot be written: No space left on device"):
+        weight_files.write_safetensors(tmp_path / "model.safetensors", {})
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"model_type": "electra"}, "model_type='electra' is not supported"),
-        ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num=2 is not supported; it must be 1"),
+        (
+            {"model_type": "albert", "inner_group_num": 2},
+            "inner_group_num=2 is not supported by this encoder; it must be 1",
+        ),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is not supported"),
         ({"hidden_act": "silu"}, "hidden_act='silu' is not one of gelu"),
         ({"hidden_size": 0}, "hidden_size=0 must be a positive integer"),
+        ({"model_type": ["bert"]}, r"model_type=\['bert'\] is not supported"),
+        ({"architectures": 3}, "architectures=3 must be a list of names"),
     ],
 )
 def test_another_architecture_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -199,10 +239,9 @@ def test_which_directories_are_hugging_faces(tmp_path: Path) -> None:
     assert not is_hugging_face(tmp_path)  # a workdir of ours
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert not is_hugging_face(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    assert not is_hugging_face(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
-    assert is_hugging_face(tmp_path)  # and read_config says why it is of no use
+    for text in ("{", json.dumps({"model_type": "electra"})):
+        (tmp_path / "config.json").write_text(text)
+        assert is_hugging_face(tmp_path)  # and read_config says why it is of no use
 
 
 HEADS = {
@@ -245,11 +284,63 @@ def test_fine_tuned_models(tmp_path: Path, architecture: str) -> None:
     model = save(tmp_path, architecture, **names)
     found = read(tmp_path)
     assert found.unexpected == [] and found.labels == (("no", "maybe", "yes") if names else None)
-    assert read_labels(tmp_path) == found.labels
     batch = inputs(70)
     ours, theirs = our_logits(tmp_path, HEADS[architecture], batch), their_logits(model, batch)
     present = batch["sequence_ids"] > 0 if ours.ndim == 3 else np.ones(3, bool)
     np.testing.assert_allclose(ours[present], theirs[present], rtol=0, atol=1e-5)
+
+
+def test_an_output_layer_that_nobody_names_has_no_place(tmp_path: Path) -> None:
+    save(tmp_path, "BertForSequenceClassification")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": None}))
+    assert read(tmp_path).unexpected == ["classifier.bias", "classifier.weight"]
+    with pytest.raises(
+        ValueError, match=r"classifier.bias, classifier.weight; say what an output layer is \(task_head\)"
+    ):
+        open_source(tmp_path).read()
+    assert "tagging_head" in open_source(tmp_path).read(task_head="tagging_head").params
+    with pytest.raises(
+        ValueError, match=r"task_head='classifer' is no choice for .*; take one of classifier, regressor"
+    ):
+        open_source(tmp_path).read(task_head="classifer")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"problem_type": "multi_label_classification"},
+            "'multi_label_classification' with 3 outputs, but a classifier",
+        ),
+        ({"problem_type": "regression"}, "'regression' with 3 outputs, but a classifier here gives one class"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label has a name twice"),
+        ({"id2label": {"0": "a", "1": "b"}}, "id2label has 2 names, the head 3 outputs; give 0 to 2"),
+        ({"id2label": ["a", "b", "c"]}, "must map numbers to names"),
+    ],
+)
+def test_classes_that_are_none_of_ours(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    save(tmp_path, "BertForSequenceClassification", num_labels=3)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path)
+
+
+def test_a_head_that_the_architecture_names_must_be_whole(tmp_path: Path) -> None:
+    save(tmp_path, "BertForSequenceClassification", num_labels=3)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    rewrite(tmp_path, **{"classifier.weight": None, "classifier.bias": None})
+    with pytest.raises(ValueError, match=r"missing classifier.weight, classifier.bias, which a classifier has"):
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    rewrite(tmp_path, **{"bert.pooler.dense.weight": None, "bert.pooler.dense.bias": None})
+    with pytest.raises(ValueError, match=r"missing pooler.dense.weight, pooler.dense.bias; give"):
+        read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole)
+    rewrite(tmp_path, **{"pooler.dense.bias": np.zeros(24, np.float32)})
+    with pytest.raises(ValueError, match=r"has pooler.dense.bias twice, once as"):
+        read(tmp_path)
 
 
 def test_one_output_is_a_score(tmp_path: Path) -> None:
@@ -360,6 +451,23 @@ def check_pre_training(found: Any, batch: dict[str, np.ndarray], theirs: Any, *,
         expected = getattr(theirs, "sop_logits", None)
         expected = theirs.seq_relationship_logits if expected is None else expected
         np.testing.assert_allclose(np.asarray(nsp)[:, 0], expected.numpy(), rtol=0, atol=1e-5)
+
+
+def test_a_pooler_that_a_roberta_classifier_does_not_use(tmp_path: Path) -> None:
+    """Released classifiers carry one beside the head's own layer, under a name that comes later in the file."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"type_vocab_size": 1, "hidden_act": "gelu", "pad_token_id": 1}
+    model = randomized(transformers.RobertaForSequenceClassification(transformers.RobertaConfig(**sizes)).eval())
+    model.save_pretrained(tmp_path)
+    expected = read(tmp_path)
+    leftover = {
+        f"roberta.pooler.dense.{kind}": np.ones(shape, np.float32)
+        for kind, shape in (("weight", (24, 24)), ("bias", 24))
+    }
+    rewrite(tmp_path, **leftover)
+    found = read(tmp_path)
+    assert found.unexpected == []
+    jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
 
 
 @pytest.mark.parametrize("architecture", ["RobertaForMaskedLM", "RobertaForSequenceClassification"])

@@ -37,7 +37,7 @@ import sys
 from bert_jax.interop import stablehlo
 from tests.interop import models
 config = {"bert": models.CONFIG, "albert": models.ALBERT}.get(sys.argv[2]) or models.CONFIG.replace(
-    attention_direction="left_to_right", scan_layers=True)
+    attention_direction="left_to_right", scan_layers=True, attention_implementation="auto")
 params = models.random_params(config, models.HEADS[sys.argv[3]])
 print(stablehlo.write(sys.argv[1], config, params, models.TOKENIZER, ("a", "b", "c")))
 """

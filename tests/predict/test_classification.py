@@ -202,6 +202,8 @@ def test_next_sentence_is_the_first_of_the_two_outputs(tmp_path: Path) -> None:
         (lambda m: m.classify(["the", 3]), "text 1 is int 3; give a string, or a pair of strings"),
         (lambda m: m.classify([("a", "b", "c")]), r"text 0 is \('a', 'b', 'c'\); give a string, or a pair"),
         (lambda m: m.classify([None]), "text 0 is NoneType None; give a string"),
+        (lambda m: m.classify(b"the"), "bytes b'the' is no text; give a string, a pair"),
+        (lambda m: m.classify(np.array("the")), "ndarray array.* is no text; give a string, a pair"),
         (lambda m: m.classify("the " * 79), "text 0 has 81 tokens"),
         (lambda m: m.classify(["the " * 79] * 3), r"text 0 has 81 tokens .*\(2 more are too long\)"),
         (
@@ -229,6 +231,10 @@ def test_endings_and_contexts_must_match() -> None:
         model.choose(["the", "cat"], [["mat"]])
     with pytest.raises(ValueError, match="context 0 has no ending to choose"):
         model.choose("the", [])
+    with pytest.raises(ValueError, match="context 0 has 'mat' for endings; give a list of strings for each"):
+        model.choose("the", "mat")
+    with pytest.raises(ValueError, match="context 1 has 'cat' for endings"):
+        model.choose(["the", "the"], [["mat"], "cat"])
     with pytest.raises(ValueError, match=r"text 0 has 83 tokens .* give truncate=True to cut it"):
         model.choose("the " * 79, ["mat"])
     assert model.choose("the " * 79, ["mat", "cat"], truncate=True).index in (0, 1)

@@ -1,6 +1,8 @@
 """Loading: every kind of directory, what is told of those that hold no model, and what the predictor says it is."""
 
+import copy
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from bert_jax import load
+from bert_jax.predict.texts import whole
 from bert_jax.training.train import train
 from tests.predict.small_models import for_pretraining, save_peer, with_head
 
@@ -120,6 +123,25 @@ def test_parameters_are_those_of_the_directory(tmp_path: Path) -> None:
 def test_labels_must_be_as_many_as_outputs() -> None:
     with pytest.raises(ValueError, match="tiny has 2 labels but its classifier 3 outputs; restore them"):
         with_head("classifier", 3, labels=("a", "b"))
+
+
+def test_labels_must_differ() -> None:
+    with pytest.raises(ValueError, match="tiny has the label 'a' twice; give each output its own"):
+        with_head("classifier", 3, labels=("a", "b", "a"))
+
+
+def test_a_model_can_be_pickled_and_copied() -> None:
+    model = for_pretraining()
+    expected = model.embed("the cat")
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.embed("the cat"), expected)
+
+
+def test_numbers_must_be_whole() -> None:
+    assert whole(np.int64(3), "top_k") == 3
+    for value in ("3", 1.5, None):
+        with pytest.raises(ValueError, match=r"top_k is .*; give a whole number"):
+            whole(value, "top_k")
 
 
 def test_a_head_alone_says_what_it_lacks() -> None:

@@ -52,6 +52,10 @@ def test_strings_are_split_and_tuples_are_one_sentence(model: Predictor) -> None
     assert [one.words for one in model.tag(["the mats", "sat"])] == [["the", "mats"], ["sat"]]
     with pytest.raises(ValueError, match=r"\['the', …\] may be one sentence or 2 of one word: give words as \[\["):
         model.tag(["the", "cat"])
+    with pytest.raises(ValueError, match="NoneType None is no sentence; give a string, words as"):
+        model.tag(None)
+    with pytest.raises(ValueError, match=r"int 3 is no sentence \(number 1\); give words"):
+        model.tag([["the"], 3])
     with pytest.raises(ValueError, match="sentence 1 has the word int 3; give words as strings"):
         model.tag([["the"], ["cat", 3]])
 
