@@ -8,21 +8,18 @@ tell which module a docstring is from, predicts some, and writes report.html for
 
 from __future__ import annotations
 
-import ast
 import csv
 import shutil
 import sys
-import sysconfig
 import textwrap
 import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
 from absl import flags
 
 from experiments.program import run_program
+from experiments.python_text import library_docstrings, python_documents
 
 _WORKDIR = flags.DEFINE_string("workdir", "runs/quickstart", "directory for the corpus, the run and the report")
 _STEPS = flags.DEFINE_integer("train_steps", None, "optimizer steps in all; the default learns for about four minutes")
@@ -110,17 +107,6 @@ def prepare_corpus(directory: Path) -> Path:
     return directory
 
 
-def python_documents() -> Iterator[tuple[str, str]]:
-    """(name, text) of every topic of the language reference and of every module of the standard library."""
-    from pydoc_data import topics
-
-    for name, text in sorted(topics.topics.items()):
-        yield f"topic {name}", text
-    for parts, texts in library_docstrings():
-        if texts:
-            yield ".".join(parts).removesuffix(".py"), "\n\n".join(texts)
-
-
 def write_docstrings(directory: Path) -> tuple[int, int]:
     """``train.tsv`` and ``dev.tsv`` of docstrings and the module they are from; how many of each.
 
@@ -143,28 +129,6 @@ def write_docstrings(directory: Path) -> tuple[int, int]:
         lines.sort(key=lambda line: crc32(line.encode()))  # modules mixed
         (directory / f"{split}.tsv").write_text("docstring\tmodule\n" + "".join(lines), encoding="utf-8")
     return len(rows["train"]), len(rows["dev"])
-
-
-def library_docstrings() -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """(parts of the path, docstrings) of every module of the standard library."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
-        if not {"site-packages", "test", "tests", "idle_test", "pydoc_data", "lib2to3"} & set(parts):
-            yield parts, docstrings(path)
-
-
-def docstrings(path: Path) -> list[str]:
-    """All docstrings of a source file, in order; nothing is executed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in other people's sources
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):
-            return []
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
-    return [text for text in found if text]
 
 
 def summary(result: dict[str, float]) -> str:

@@ -17,7 +17,7 @@ from bert_jax.data.vocabulary import learn_wordpiece
 from bert_jax.report.style import STYLE
 from bert_jax.training.train import train
 from configs import quickstart
-from experiments.quickstart import python_documents
+from experiments.python_text import python_documents
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "notebooks"

@@ -330,6 +330,6 @@ def test_parameters_that_are_no_numbers_are_not_begun_with(folder: Path, monkeyp
     params = jax.tree.map(np.array, fresh)
     params["encoder"]["layer_0"]["attention"]["query"]["bias"][3] = np.nan
     model = Model(params, {}, None, [])
-    monkeypatch.setattr(init_from, "open_source", lambda _: SimpleNamespace(read=lambda: model))
+    monkeypatch.setattr(init_from, "open_source", lambda _: SimpleNamespace(read=lambda **_: model))
     with pytest.raises(ValueError, match="encoder/layer_0/attention/query/bias in runs/x is not finite"):
         init_from.load_initial("runs/x", fresh)
