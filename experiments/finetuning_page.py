@@ -125,8 +125,8 @@ entity or answer.
 {_hyperparameters(cases)}
 
 {textwrap.fill(where, 118)}
-Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`. How fast either is, `experiments.benchmark`
-measures.
+Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`. How fast either is,
+`experiments.benchmark` measures.
 """
 
 
