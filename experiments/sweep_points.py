@@ -24,7 +24,8 @@ def run_points(config: ConfigDict, points: list[Point], workdir: Path) -> str:
             is nothing to choose by.
     """
     from bert_jax import train
-    from bert_jax.training.workdir import environment, write_json
+    from bert_jax.data.writing import write_json
+    from bert_jax.training.workdir import environment
 
     configs = {name_of(point): with_point(config, point) for point in points}
     results = begin(workdir, common(config, points))

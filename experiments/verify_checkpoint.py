@@ -96,9 +96,7 @@ def our_outputs(source: Source, model: Model, batch: dict[str, np.ndarray]) -> O
 
     @jax.jit
     def everything(weights: dict[str, Any], *tokens: Any) -> tuple[Any, dict[str, Any]]:
-        parts = nested(weights)
-        encoder = {"params": {name: parts[name] for name in ("embeddings", "encoder")}}
-        hidden: Any = Bert(source.config).apply(encoder, *tokens, all_hidden_states=True)
+        hidden: Any = Bert(source.config).apply({"params": nested(weights)}, *tokens, all_hidden_states=True)
         return hidden.hidden_states, serve(weights, *tokens)
 
     states, heads = jax.device_get(everything(flat(model.params), *map(jnp.asarray, batch.values())))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import write_json
 from bert_jax.interop.imported import Imported
 from bert_jax.interop.layouts import GOOGLE_ALBERT, GOOGLE_BERT
 from bert_jax.interop.tensor_bundle import read_entries, read_tensors, write_tensors
@@ -112,7 +113,7 @@ def write(directory: str | Path, config: BertConfig, params: Params, tokenizer: 
     write_tensors(directory / PREFIX, tensors)
     tokenizer.save(directory)
     name = ALBERT_CONFIG if albert else BERT_CONFIG
-    (directory / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    write_json(directory / name, values)
     return name
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.tokenizer import CONFIG_FILE, Tokenizer
+from bert_jax.data.writing import write_json
 from bert_jax.interop.imported import Imported
 from bert_jax.interop.layouts import (
     HUGGING_FACE_ALBERT,
@@ -140,7 +141,7 @@ def write(
     directory.mkdir(parents=True, exist_ok=True)
     write_safetensors(directory / SAFETENSORS, tensors, {"format": "pt"})
     _write_tokenizer(directory, tokenizer, config)
-    _write_json(directory / CONFIG, values | {"pad_token_id": tokenizer.pad_id})
+    write_json(directory / CONFIG, values | {"pad_token_id": tokenizer.pad_id})
     return values["architectures"][0]
 
 
@@ -269,8 +270,4 @@ def _write_tokenizer(directory: Path, tokenizer: Tokenizer, model: BertConfig) -
     kind = {"tokenizer_class": "BertTokenizer" if tokenizer.kind == "wordpiece" else "AlbertTokenizer"}
     inputs = ["input_ids", "attention_mask"] if model.type_vocab_size == 1 else [*_INPUTS]
     more = {"model_max_length": model.max_position_embeddings, "model_input_names": inputs}
-    _write_json(directory / CONFIG_FILE, config | kind | names | more)
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(directory / CONFIG_FILE, config | kind | names | more)

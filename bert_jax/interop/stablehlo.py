@@ -7,7 +7,6 @@ outputs = exported.call(weights, input_ids, segment_ids, attention_mask)  # int3
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.writing import write_json
 from bert_jax.interop.layouts import FOR_TOKENS, TASK_HEADS
 from bert_jax.interop.translate import Params, flat, nested
 from bert_jax.interop.weight_files import write_safetensors
@@ -73,8 +73,7 @@ def write(
         "labels": None if labels is None else list(labels),
         "platforms": list(exported.platforms),
     }
-    text = json.dumps(signature, indent=2, ensure_ascii=False) + "\n"
-    (directory / SIGNATURE).write_text(text, encoding="utf-8")
+    write_json(directory / SIGNATURE, signature)
     return ", ".join(f"{name} {shape}" for name, shape in outputs.items())
 
 
@@ -114,8 +113,9 @@ def serving_function(config: BertConfig, params: Params, bilstm_size: int = 0) -
 def _of_encoder(config: BertConfig, params: Params) -> Serve:
     def serve(weights: dict[str, Array], input_ids: Array, segment_ids: Array, attention_mask: Array) -> dict[str, Any]:
         tree = nested(weights)
-        encoder = {"params": {name: tree[name] for name in ("embeddings", "encoder")}}
-        hidden: Any = Bert(config).apply(encoder, input_ids, segment_ids, attention_mask, _positions(input_ids))
+        hidden: Any = Bert(config).apply(
+            {"params": tree}, input_ids, segment_ids, attention_mask, _positions(input_ids)
+        )
         found: dict[str, Any] = {"last_hidden_state": hidden.last_hidden_state}
         if "pooler" in params:
             pooled: Any = Pooler(config).apply({"params": tree["pooler"]}, found["last_hidden_state"][:, :1])

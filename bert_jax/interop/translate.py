@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.interop.layouts import OF_VOCABULARY, OUTPUTS, POOLED, Layout, Parameter, parameters
 from bert_jax.model.config import BertConfig
@@ -66,25 +67,14 @@ def from_params(config: BertConfig, layout: Layout, params: Params) -> dict[str,
     return found
 
 
-def flat(params: Params, above: str = "") -> dict[str, Any]:
+def flat(params: Params) -> dict[str, Any]:
     """Path -> array, in the order of the tree."""
-    found: dict[str, Any] = {}
-    for name, value in params.items():
-        path = f"{above}{name}"
-        found |= flat(value, f"{path}/") if isinstance(value, dict) else {path: value}
-    return found
+    return flatten_dict(params, sep="/")
 
 
 def nested(values: Mapping[str, Any]) -> Params:
     """The nested dict of ``flat``'s arrays."""
-    params: Params = {}
-    for path, value in values.items():
-        *parents, leaf = path.split("/")
-        node = params
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return params
+    return unflatten_dict(values, sep="/")
 
 
 def num_parameters(config: BertConfig, params: Params) -> int:

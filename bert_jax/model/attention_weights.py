@@ -27,9 +27,8 @@ def attention_weights(
     Args:
         params: of the encoder; more than it needs does no harm.
     """
-    encoder = {name: params[name] for name in ("embeddings", "encoder")}
     states: Any = Bert(config).apply(
-        {"params": encoder}, input_ids, segment_ids, sequence_ids, position_ids, all_hidden_states=True
+        {"params": params}, input_ids, segment_ids, sequence_ids, position_ids, all_hidden_states=True
     )
     mask = attention_mask(sequence_ids, input_ids.shape[1], config.attention_direction)
     layers = [params["encoder"][f"layer_{i // config.layers_a_group}"] for i in range(config.num_hidden_layers)]

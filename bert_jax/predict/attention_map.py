@@ -15,7 +15,6 @@ from bert_jax.data.sequences import Sequence as Input
 from bert_jax.model.attention_weights import attention_weights
 from bert_jax.model.config import BertConfig
 from bert_jax.predict.engine import INPUTS, Engine
-from bert_jax.predict.heads import ENCODER
 from bert_jax.predict.texts import whole
 from bert_jax.tasks.task import Params
 
@@ -77,10 +76,6 @@ class Weights:
     """``Call``: "weights" [l, r, n, t, t]."""
 
     config: BertConfig
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return ENCODER
 
     @property
     def inputs(self) -> tuple[str, ...]:

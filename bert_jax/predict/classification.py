@@ -13,7 +13,7 @@ from bert_jax.model.bert import Bert
 from bert_jax.model.config import BertConfig
 from bert_jax.model.heads import NextSentenceHead, Pooler
 from bert_jax.predict.engine import COLUMNS, INPUTS, Engine
-from bert_jax.predict.heads import ENCODER, HeadLogits
+from bert_jax.predict.heads import HeadLogits
 from bert_jax.predict.records import Choice, Classification
 from bert_jax.predict.texts import Inputs, Limit, as_strings, read_texts, shortened
 from bert_jax.tasks.classification import mean_by_owner
@@ -76,17 +76,12 @@ class NextSentence:
     config: BertConfig
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return (*ENCODER, "pooler", "nsp_head")
-
-    @property
     def inputs(self) -> tuple[str, ...]:
         return INPUTS + COLUMNS
 
     def __call__(self, params: Params, batch: Any) -> dict[str, Any]:
-        encoder = {name: params[name] for name in ENCODER}
         states: Any = Bert(self.config).apply(
-            {"params": encoder}, *(batch[name] for name in INPUTS), columns=batch["example_columns"]
+            {"params": params}, *(batch[name] for name in INPUTS), columns=batch["example_columns"]
         )
         pooled: Any = Pooler(self.config).apply({"params": params["pooler"]}, states.last_hidden_state)
         return {"logits": NextSentenceHead(self.config).apply({"params": params["nsp_head"]}, pooled)}

@@ -15,7 +15,6 @@ from bert_jax.model.config import BertConfig
 from bert_jax.model.heads import Pooler
 from bert_jax.model.layers import gather_columns
 from bert_jax.predict.engine import COLUMNS, INPUTS, Engine
-from bert_jax.predict.heads import ENCODER
 from bert_jax.predict.texts import Inputs, as_list, whole
 from bert_jax.tasks.features import absolute_layers
 from bert_jax.tasks.squad import own_tokens
@@ -38,19 +37,14 @@ class Embed:
     pooling: str | None
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return (*ENCODER, "pooler") if self.pooling == "pooler" else ENCODER
-
-    @property
     def inputs(self) -> tuple[str, ...]:
         return INPUTS + COLUMNS
 
     def __call__(self, params: Params, batch: Any) -> dict[str, Any]:
         ahead = self.config.attention_direction == "left_to_right"
         columns = batch["last_columns" if ahead else "example_columns"] if self.pooling in AT_ONE_TOKEN else None
-        encoder = {name: params[name] for name in ENCODER}
         inputs = [batch[name] for name in INPUTS]
-        found: Any = Bert(self.config).apply({"params": encoder}, *inputs, all_hidden_states=True, columns=columns)
+        found: Any = Bert(self.config).apply({"params": params}, *inputs, all_hidden_states=True, columns=columns)
         states = list(found.hidden_states)
         if columns is not None:  # of the last layer there is nothing else
             states[:-1] = [gather_columns(state, columns) for state in states[:-1]]

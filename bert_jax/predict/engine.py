@@ -26,12 +26,9 @@ class Call(Hashable, Protocol):
     """What is computed of a batch: traceable, and equal to another that computes the same.
 
     Attributes:
-        parts: names of the parameters' parts that it needs.
-        inputs: names of the batch's arrays that it needs.
+        inputs: names of the batch's arrays that it needs; of the parameters the compiler takes what is used.
     """
 
-    @property
-    def parts(self) -> tuple[str, ...]: ...
     @property
     def inputs(self) -> tuple[str, ...]: ...
     def __call__(self, params: Params, batch: Any) -> dict[str, Any]:
@@ -96,7 +93,7 @@ class Engine:
         inputs = {name: batch[name].reshape(rows, -1) for name in call.inputs}
         if call not in self._compiled:
             self._compiled[call] = jax.jit(call)
-        return batch, self._compiled[call]({name: self.params[name] for name in call.parts}, inputs)
+        return batch, self._compiled[call](self.params, inputs)
 
 
 def _by_slot(values: np.ndarray, batch: Batch) -> np.ndarray:

@@ -18,7 +18,6 @@ from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.model.bert import BertForPreTraining
 from bert_jax.model.config import BertConfig
 from bert_jax.predict.engine import INPUTS, Engine
-from bert_jax.predict.heads import ENCODER
 from bert_jax.predict.records import DIGITS
 from bert_jax.predict.texts import Limit, as_strings, read_texts, shortened
 from bert_jax.tasks.task import Params
@@ -50,10 +49,6 @@ class TopFillings:
     config: BertConfig
     offered: bytes
     k: int
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (*ENCODER, "mlm_head")
 
     @property
     def inputs(self) -> tuple[str, ...]:

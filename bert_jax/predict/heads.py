@@ -77,17 +77,6 @@ class HeadLogits:
         return self.head in FOR_TOKENS
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        wide = self.bilstm_size > 0 or self.concatenated
-        return (
-            *ENCODER,
-            *(("right_to_left",) if self.concatenated else ()),
-            *(("bilstm",) if self.bilstm_size else ()),
-            *(() if self.for_tokens or wide else ("pooler",)),
-            self.head,
-        )
-
-    @property
     def inputs(self) -> tuple[str, ...]:
         return INPUTS + COLUMNS
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from bert_jax.data.packing import Examples, Unpacked, packed_batches
 from bert_jax.data.prefetch import one_behind
 from bert_jax.data.tokenizer import Tokenizer
-from bert_jax.data.writing import written
+from bert_jax.data.writing import write_json, written
 from bert_jax.model.bert import Bert
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.fine_tuning import tokens_a_batch
@@ -187,8 +187,7 @@ def _load(directory: Path, shape: tuple[int, int, int]) -> np.ndarray:
 
 def write_info(directory: Path, info: dict[str, Any]) -> None:
     """Last, for a directory without it is not finished."""
-    with written(directory / INFO) as temporary:
-        temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+    write_json(directory / INFO, info)
 
 
 def fingerprint(params: Params) -> str:

@@ -20,10 +20,6 @@ DIRECTORY = "checkpoints"
 FORMAT_VERSION = 1
 
 
-class FutureFormat(ValueError):
-    """A checkpoint of a later version."""
-
-
 class Checkpoints:
     """The checkpoints of one workdir.
 
@@ -123,32 +119,31 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
             )
         step = steps[-1] if step is None else step
         try:
-            return _read_step(manager, step)
-        except FutureFormat:
-            raise
+            meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
+            newer = meta["format_version"] > FORMAT_VERSION
+            params = None if newer else _read_whole(manager, step)
         except Exception as error:  # Orbax and TensorStore raise anything, bare Exceptions too
             directory, reason = manager.directory / str(step), " ".join(str(error).split())[:200]
             raise ValueError(
                 f"{directory} cannot be read ({type(error).__name__}: {reason}); copy it again, or delete it to use"
                 " the one before"
             ) from error
+        if newer:
+            raise ValueError(
+                f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
+                f" {FORMAT_VERSION}: update bert_jax"
+            )
+    return params, meta
 
 
-def _read_step(manager: ocp.CheckpointManager, step: int) -> tuple[Any, dict[str, Any]]:
-    meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
-    if meta["format_version"] > FORMAT_VERSION:
-        raise FutureFormat(
-            f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
-            f" {FORMAT_VERSION}: update bert_jax"
-        )
+def _read_whole(manager: ocp.CheckpointManager, step: int) -> Any:
+    """The parameters, onto this process's first device, whatever mesh wrote them."""
     shapes = manager.item_metadata(step)["params"]
-    # Whatever mesh wrote them, they are read whole, onto this process's first device.
     place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     like = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), getattr(shapes, "tree", shapes)
     )
-    params = manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like)))["params"]
-    return params, meta
+    return manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like)))["params"]
 
 
 def write_params(workdir: str | Path, params: Any, meta: dict[str, Any]) -> None:

@@ -16,9 +16,9 @@ import jax
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from bert_jax.data.writing import write_json
 from bert_jax.tasks.task import Figures
 from bert_jax.training.step import Means
-from bert_jax.training.workdir import write_json
 
 FILE, DETAILS = "metrics.jsonl", "evaluation.json"
 # The host may run so many steps ahead of the device; more would only hold memory.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.tokenizer import CONFIG_FILE, Tokenizer
+from bert_jax.data.writing import write_json
 from bert_jax.interop import google, hugging_face
 from bert_jax.interop.imported import Imported
 from bert_jax.interop.layouts import TASK_HEADS, parameters
@@ -127,7 +128,7 @@ def save_model(
     directory.mkdir(parents=True, exist_ok=True)
     write_params(directory, model.params, model.meta)
     labels = {} if model.labels is None else {"labels": list(model.labels)}
-    (directory / CONFIG).write_text(json.dumps(about | labels, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(directory / CONFIG, about | labels)
     config.to_json(directory / MODEL_CONFIG)
     tokenizer.save(directory / TOKENIZER)
 

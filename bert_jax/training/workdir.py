@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from bert_jax.data.tokenizer import load_tokenizer
+from bert_jax.data.writing import write_json
 from bert_jax.tasks import Task
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER, read_run_config
@@ -119,10 +120,3 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    os.replace(temporary, path)
