@@ -63,6 +63,14 @@ def test_hugging_face_directories(tmp_path: Path) -> None:
     assert not load_tokenizer(tmp_path).lowercase
 
 
+@pytest.mark.parametrize("content", ["[]", '"x"', '{"format_version": "1"}', '{"format_version": null}'])
+def test_what_is_no_configuration_is_refused(tmp_path: Path, content: str) -> None:
+    write_vocabulary(tmp_path, PIECES)
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json is no tokenizer configuration: write"):
+        load_tokenizer(tmp_path)
+
+
 def test_case_is_inferred(tmp_path: Path) -> None:
     assert load_tokenizer(write_vocabulary(tmp_path, PIECES)).lowercase
     assert not load_tokenizer(write_vocabulary(tmp_path, [*PIECES, "The"])).lowercase

@@ -37,8 +37,6 @@ def test_every_head_is_verified(tmp_path: Path, kind: str, config: BertConfig) -
     pytest.importorskip("torch", reason="verification needs PyTorch")
     from experiments.verify_checkpoint import verify
 
-    if config is ALBERT and kind == "choice":
-        pytest.skip("transformers' AlbertForMultipleChoice is BERT's but for the name")
     params = random_params(config, HEADS[kind])
     labels = (
         tuple("abcde"[: len(params[next(reversed(params))].get("bias", ()))])
@@ -79,6 +77,18 @@ def test_an_import_that_is_wrong_is_found(tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(ValueError, match="layer 3, layer 4, logits differ from the independent implementation"):
         verify(source, model, TOKENIZER)
     assert "layer 2" in capsys.readouterr().out
+
+
+def test_a_head_that_is_not_compared_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="verification needs PyTorch")
+    from experiments.peers import torch_checkpoint
+    from experiments.verify_checkpoint import verify
+
+    hugging_face.write(tmp_path, CONFIG, random_params(CONFIG, HEADS["classifier"]), TOKENIZER)
+    monkeypatch.setattr(torch_checkpoint, "hugging_face_outputs", lambda *_: {"layer 4": np.zeros(1)})
+    source = open_source(tmp_path)
+    with pytest.raises(ValueError, match=r"the independent implementation gives no .*logits to compare with"):
+        verify(source, source.read(), TOKENIZER)
 
 
 def test_the_programs(tmp_path: Path) -> None:

@@ -290,6 +290,11 @@ def test_a_stopped_comparison_goes_on(
     fails.clear()
     main(arguments)
     assert asked[3:] == [("sts-b", "peer", 1), *(("qnli", side, seed) for seed in (0, 1) for side in ("ours", "peer"))]
+    fewer = ["1" if word == "2" else word for word in arguments]
+    main(fewer)  # nothing is run, and what has run with more seeds is kept
+    assert len(asked) == 8
+    found = json.loads((results / "finetuning_comparison.json").read_text())
+    assert [len(entry["runs"]) for entry in found["cases"]] == [4, 4]
     main([*arguments, "--epochs", "3"])  # another setting: nothing of before is of use
     assert len(asked) == 16
     found = json.loads((results / "finetuning_comparison.json").read_text())

@@ -17,79 +17,18 @@ from safetensors.numpy import load_file, save_file
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.interop import weight_files
 from bert_jax.interop.hugging_face import is_hugging_face, read, read_config
-from bert_jax.model import Bert, BertForPreTraining, Pooler
-from bert_jax.model.fine_tuning import BertWithHead
+from bert_jax.model import BertForPreTraining
 from bert_jax.training.source import open_source
-
-torch = pytest.importorskip("torch", reason="directories of PyTorch models are written by torch")
-from safetensors.torch import save_file as torch_save_file  # noqa: E402  (it needs torch)
-
-transformers = pytest.importorskip("transformers", reason="directories are written by transformers")
-transformers.utils.logging.disable_progress_bar()
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 70,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 20,
-    "type_vocab_size": 3,
-    "hidden_act": "gelu_new",
-    "layer_norm_eps": 1e-5,
-}
-
-
-def save(directory: Path, architecture: str = "BertForPreTraining", **changes: Any) -> Any:
-    """A model with random weights, biases and layer norms too, so that none can be forgotten; saved."""
-    torch.manual_seed(0)
-    model = randomized(getattr(transformers, architecture)(transformers.BertConfig(**SIZES | changes)).eval())
-    model.save_pretrained(directory)
-    return model
-
-
-def randomized(model: Any) -> Any:
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-def rewrite(directory: Path, **changes: Any) -> None:
-    """Changes tensors of the file; None takes one away."""
-    tensors = load_file(directory / "model.safetensors") | changes
-    save_file({k: v for k, v in tensors.items() if v is not None}, directory / "model.safetensors")
-
-
-def inputs(vocab_size: int, length: int = 12) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    lengths = np.asarray([[12], [7], [9]])
-    present = (np.arange(length) < lengths).astype(np.int32)
-    return {
-        "input_ids": (rng.integers(1, vocab_size, (3, length)) * present).astype(np.int32),
-        "segment_ids": ((np.arange(length) >= lengths // 2) * present).astype(np.int32),
-        "sequence_ids": present,
-    }
-
-
-def for_peer(batch: dict[str, np.ndarray]) -> dict[str, Any]:
-    names = {"input_ids": "input_ids", "segment_ids": "token_type_ids", "sequence_ids": "attention_mask"}
-    return {theirs: torch.from_numpy(batch[ours]).long() for ours, theirs in names.items()}
-
-
-def check_encoder(model: Any, directory: Path, tolerance: float = 1e-5) -> None:
-    """Last hidden state and pooled vector are the peer's."""
-    config, params = read_config(directory), read(directory).params
-    batch = inputs(config.vocab_size)
-    with torch.no_grad():
-        theirs = model(**for_peer(batch))
-    encoder = {"params": jax.tree.map(jnp.asarray, {name: params[name] for name in ("embeddings", "encoder")})}
-    hidden = Bert(config).apply(encoder, **jax.tree.map(jnp.asarray, batch)).last_hidden_state
-    present = batch["sequence_ids"] > 0
-    difference = np.abs(np.asarray(hidden) - theirs.last_hidden_state.numpy())[present]
-    assert difference.max() < tolerance
-    pooled = Pooler(config).apply({"params": jax.tree.map(jnp.asarray, params["pooler"])}, hidden[:, :1])
-    np.testing.assert_allclose(np.asarray(pooled)[:, 0], theirs.pooler_output.numpy(), rtol=0, atol=tolerance)
+from tests.interop.peer_models import (
+    SIZES,
+    check_encoder,
+    for_peer,
+    inputs,
+    rewrite,
+    save,
+    torch,
+    transformers,
+)
 
 
 def test_encoder_without_heads(tmp_path: Path) -> None:
@@ -191,6 +130,8 @@ def test_what_a_hostile_file_holds_is_refused(tmp_path: Path) -> None:
     rewrite(tmp_path, **{"bert.pooler.dense.weight": np.ones((24, 24), np.int8)})
     with pytest.raises(ValueError, match=r"pooler.dense.weight is of int8, .* a checkpoint that is not quantized"):
         read(tmp_path)
+    from safetensors.torch import save_file as torch_save_file
+
     torch_save_file({"x": torch.zeros(3, dtype=torch.float8_e4m3fn)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"model.safetensors cannot be read .* a checkpoint that is not quantized"):
         read(tmp_path)
@@ -242,112 +183,6 @@ def test_which_directories_are_hugging_faces(tmp_path: Path) -> None:
     for text in ("{", json.dumps({"model_type": "electra"})):
         (tmp_path / "config.json").write_text(text)
         assert is_hugging_face(tmp_path)  # and read_config says why it is of no use
-
-
-HEADS = {
-    "BertForSequenceClassification": "classifier",
-    "BertForTokenClassification": "tagging_head",
-    "BertForQuestionAnswering": "qa_head",
-    "BertForMultipleChoice": "choice_head",
-}
-
-
-def our_logits(directory: Path, head: str, batch: dict[str, np.ndarray]) -> np.ndarray:
-    """[r, c] at the first column, or [r, t, c], without padding taken in."""
-    found = read(directory)
-    for_tokens = head in ("tagging_head", "qa_head")
-    module = BertWithHead(found.config, head, len(found.params[head]["bias"]), for_tokens)
-    params = {name: found.params[name] for name in ("embeddings", "encoder", "pooler", head) if name in found.params}
-    first = np.zeros((len(batch["input_ids"]), 1), np.int32)
-    positions = np.broadcast_to(np.arange(batch["input_ids"].shape[1], dtype=np.int32), batch["input_ids"].shape)
-    arguments = (batch["input_ids"], batch["segment_ids"], batch["sequence_ids"], positions, first, first)
-    logits = module.apply({"params": jax.tree.map(jnp.asarray, params)}, *map(jnp.asarray, arguments))
-    return np.asarray(logits) if for_tokens else np.asarray(logits)[:, 0]
-
-
-def their_logits(model: Any, batch: dict[str, np.ndarray]) -> np.ndarray:
-    given = for_peer(batch)
-    with torch.no_grad():
-        if "MultipleChoice" in type(model).__name__:
-            return model(**{name: value[None] for name, value in given.items()}).logits[0][:, None].numpy()
-        output = model(**given)
-    if "QuestionAnswering" in type(model).__name__:
-        return np.stack([output.start_logits.numpy(), output.end_logits.numpy()], -1)
-    return output.logits.numpy()
-
-
-@pytest.mark.parametrize("architecture", HEADS)
-def test_fine_tuned_models(tmp_path: Path, architecture: str) -> None:
-    names = (
-        {"id2label": {0: "no", 1: "maybe", 2: "yes"}} if HEADS[architecture] in ("classifier", "tagging_head") else {}
-    )
-    model = save(tmp_path, architecture, **names)
-    found = read(tmp_path)
-    assert found.unexpected == [] and found.labels == (("no", "maybe", "yes") if names else None)
-    batch = inputs(70)
-    ours, theirs = our_logits(tmp_path, HEADS[architecture], batch), their_logits(model, batch)
-    present = batch["sequence_ids"] > 0 if ours.ndim == 3 else np.ones(3, bool)
-    np.testing.assert_allclose(ours[present], theirs[present], rtol=0, atol=1e-5)
-
-
-def test_an_output_layer_that_nobody_names_has_no_place(tmp_path: Path) -> None:
-    save(tmp_path, "BertForSequenceClassification")
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": None}))
-    assert read(tmp_path).unexpected == ["classifier.bias", "classifier.weight"]
-    with pytest.raises(
-        ValueError, match=r"classifier.bias, classifier.weight; say what an output layer is \(task_head\)"
-    ):
-        open_source(tmp_path).read()
-    assert "tagging_head" in open_source(tmp_path).read(task_head="tagging_head").params
-    with pytest.raises(
-        ValueError, match=r"task_head='classifer' is no choice for .*; take one of classifier, regressor"
-    ):
-        open_source(tmp_path).read(task_head="classifer")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"problem_type": "multi_label_classification"},
-            "'multi_label_classification' with 3 outputs, but a classifier",
-        ),
-        ({"problem_type": "regression"}, "'regression' with 3 outputs, but a classifier here gives one class"),
-        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label has a name twice"),
-        ({"id2label": {"0": "a", "1": "b"}}, "id2label has 2 names, the head 3 outputs; give 0 to 2"),
-        ({"id2label": ["a", "b", "c"]}, "must map numbers to names"),
-    ],
-)
-def test_classes_that_are_none_of_ours(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    save(tmp_path, "BertForSequenceClassification", num_labels=3)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | changes))
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path)
-
-
-def test_a_head_that_the_architecture_names_must_be_whole(tmp_path: Path) -> None:
-    save(tmp_path, "BertForSequenceClassification", num_labels=3)
-    whole = (tmp_path / "model.safetensors").read_bytes()
-    rewrite(tmp_path, **{"classifier.weight": None, "classifier.bias": None})
-    with pytest.raises(ValueError, match=r"missing classifier.weight, classifier.bias, which a classifier has"):
-        read(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(whole)
-    rewrite(tmp_path, **{"bert.pooler.dense.weight": None, "bert.pooler.dense.bias": None})
-    with pytest.raises(ValueError, match=r"missing pooler.dense.weight, pooler.dense.bias; give"):
-        read(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(whole)
-    rewrite(tmp_path, **{"pooler.dense.bias": np.zeros(24, np.float32)})
-    with pytest.raises(ValueError, match=r"has pooler.dense.bias twice, once as"):
-        read(tmp_path)
-
-
-def test_one_output_is_a_score(tmp_path: Path) -> None:
-    save(tmp_path, "BertForSequenceClassification", num_labels=1)
-    found = read(tmp_path)
-    assert "regressor" in found.params and found.labels is None
-    assert "choice_head" in read(tmp_path, task_head="choice_head").params
 
 
 @pytest.mark.parametrize("kind", ["sharded", "pytorch", "pytorch sharded", "legacy pytorch", "flax"])
@@ -409,91 +244,6 @@ def test_an_index_that_lies(tmp_path: Path) -> None:
         index.write_text(content)
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             read(tmp_path)
-
-
-ALBERT = {"embedding_size": 16, "num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 1}
-
-
-@pytest.mark.parametrize(
-    "architecture", ["AlbertForPreTraining", "AlbertForMaskedLM", "AlbertForSequenceClassification"]
-)
-def test_albert(tmp_path: Path, architecture: str) -> None:
-    """Shared layers and factorised embeddings."""
-    torch.manual_seed(0)
-    sizes = SIZES | ALBERT | {"classifier_dropout_prob": 0.1}
-    model = randomized(getattr(transformers, architecture)(transformers.AlbertConfig(**sizes)).eval())
-    model.save_pretrained(tmp_path)
-    found = read(tmp_path)
-    assert found.unexpected == [] and set(found.params["encoder"]) == {"layer_0", "layer_1"}
-    batch = inputs(70)
-    if architecture.endswith("Classification"):
-        np.testing.assert_allclose(our_logits(tmp_path, "classifier", batch), their_logits(model, batch), atol=1e-5)
-        return
-    with torch.no_grad():
-        theirs = model(**for_peer(batch))
-    check_pre_training(found, batch, theirs, whole=architecture.endswith("PreTraining"))
-
-
-def check_pre_training(found: Any, batch: dict[str, np.ndarray], theirs: Any, *, whole: bool) -> None:
-    """Masked-LM logits of the real tokens, and next-sentence logits, are the peer's."""
-    positions = np.broadcast_to(np.arange(12, dtype=np.int32), (3, 12))
-    arguments = jax.tree.map(jnp.asarray, (*batch.values(), None, positions, np.zeros((3, 1), np.int32)))
-    module = BertForPreTraining(found.config, next_sentence=whole)
-    params = {
-        name: found.params[name]
-        for name in ("embeddings", "encoder", "mlm_head", "pooler", "nsp_head")[: 3 + 2 * whole]
-    }
-    mlm, nsp = module.apply({"params": jax.tree.map(jnp.asarray, params)}, *arguments)
-    present = batch["sequence_ids"] > 0
-    expected = (theirs.prediction_logits if whole else theirs.logits).numpy()
-    np.testing.assert_allclose(np.asarray(mlm)[present][:, :70], expected[present], rtol=0, atol=1e-5)
-    if whole:
-        expected = getattr(theirs, "sop_logits", None)
-        expected = theirs.seq_relationship_logits if expected is None else expected
-        np.testing.assert_allclose(np.asarray(nsp)[:, 0], expected.numpy(), rtol=0, atol=1e-5)
-
-
-def test_a_pooler_that_a_roberta_classifier_does_not_use(tmp_path: Path) -> None:
-    """Released classifiers carry one beside the head's own layer, under a name that comes later in the file."""
-    torch.manual_seed(0)
-    sizes = SIZES | {"type_vocab_size": 1, "hidden_act": "gelu", "pad_token_id": 1}
-    model = randomized(transformers.RobertaForSequenceClassification(transformers.RobertaConfig(**sizes)).eval())
-    model.save_pretrained(tmp_path)
-    expected = read(tmp_path)
-    leftover = {
-        f"roberta.pooler.dense.{kind}": np.ones(shape, np.float32)
-        for kind, shape in (("weight", (24, 24)), ("bias", 24))
-    }
-    rewrite(tmp_path, **leftover)
-    found = read(tmp_path)
-    assert found.unexpected == []
-    jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
-
-
-@pytest.mark.parametrize("architecture", ["RobertaForMaskedLM", "RobertaForSequenceClassification"])
-def test_roberta(tmp_path: Path, architecture: str) -> None:
-    """Positions count from pad_token_id + 1; a classifier's tanh layer is the pooler."""
-    torch.manual_seed(0)
-    sizes = SIZES | {
-        "type_vocab_size": 1,
-        "hidden_act": "gelu",
-        "pad_token_id": 1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-    }
-    model = randomized(getattr(transformers, architecture)(transformers.RobertaConfig(**sizes)).eval())
-    model.save_pretrained(tmp_path)
-    found = read(tmp_path)
-    assert found.unexpected == [] and found.config.max_position_embeddings == 18
-    batch = inputs(70)
-    batch["input_ids"] = np.where(batch["sequence_ids"] > 0, np.maximum(batch["input_ids"], 3), 1).astype(np.int32)
-    batch["segment_ids"][:] = 0
-    if architecture.endswith("Classification"):
-        np.testing.assert_allclose(our_logits(tmp_path, "classifier", batch), their_logits(model, batch), atol=1e-5)
-        return
-    with torch.no_grad():
-        theirs = model(**for_peer(batch))
-    check_pre_training(found, batch, theirs, whole=False)
 
 
 def test_released_encoder_and_its_tokenizer() -> None:

@@ -40,6 +40,16 @@ def test_parameters_and_predictions_are_as_they_were(run: Path, tmp_path: Path) 
         assert float(now["yes"]) == pytest.approx(float(was["yes"]), abs=2e-5)
 
 
+def test_a_damaged_checkpoint_is_said_in_one_line(run: Path) -> None:
+    for file in (run / "checkpoints" / str(STEPS) / "params").rglob("manifest.ocdbt"):
+        file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(
+        ValueError, match=rf"checkpoints/{STEPS} cannot be read \(.*; copy it again, or delete"
+    ) as error:
+        read_params(run)
+    assert "\n" not in str(error.value)
+
+
 def test_it_goes_on(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the optimizer's moments."""
     train(config(tmp_path) | {"train_steps": STEPS + 3}, run)
