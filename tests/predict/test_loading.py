@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 from bert_jax import load
 from bert_jax.predict.texts import whole
 from bert_jax.training.train import train
-from tests.predict.small_models import for_pretraining, save_peer, with_head
+from tests.predict.small_models import for_pretraining, save_peer, tokenizer, with_head
 
 
 def test_says_what_it_is() -> None:
@@ -150,3 +152,14 @@ def test_a_head_alone_says_what_it_lacks() -> None:
         del model.params[name]
     with pytest.raises(ValueError, match="tiny has no embeddings: its head was trained on stored features; load a run"):
         model.tag("the cat")
+
+
+def test_the_readmes_examples_run() -> None:
+    """On models as small as the quickstart's: two layers."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    block = text.split("## Use a model")[1].split("```python\n")[1].split("```")[0]
+    models = {"runs/quickstart": for_pretraining(), "runs/reviews": with_head("classifier", 2, labels=("no", "yes"))}
+    names: dict[str, Any] = {"bert_jax": SimpleNamespace(load=models.__getitem__, load_tokenizer=lambda _: tokenizer())}
+    lines = [line for line in block.splitlines() if line != "import bert_jax"]
+    exec("\n".join(lines), names)
+    assert names["model"] is models["runs/quickstart"] and names["reviews"] is models["runs/reviews"]
