@@ -1,23 +1,30 @@
 """Checkpoints by Orbax, behind this file alone: asynchronous, atomic, keep-last-N and keep-best.
 
 A step's directory holds the items ``params``, ``training`` (step and moments) and ``meta`` (JSON), so
-that a reader who wants the encoder reads only the parameters.
+that a reader who wants the encoder reads only the parameters; and ``SHA256SUMS`` of all files, which tell damage.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 from absl import logging
+from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers as policies
 
+from bert_jax.training.checksums import find_damage, write_sums
 from bert_jax.training.step import TrainState
 
 DIRECTORY = "checkpoints"
+# Beside it: checkpoints that are not as they were written, out of the way of those that will be.
+DAMAGED = "damaged_checkpoints"
 FORMAT_VERSION = 1
+OTHERWISE = "copy it again, or delete it to use the one before"
 
 
 class Checkpoints:
@@ -37,8 +44,10 @@ class Checkpoints:
             n=1,
             keep_checkpoints_without_metrics=False,
         )
+        self.directory, self.saving = Path(workdir).absolute() / DIRECTORY, -1
+        set_damaged_aside(self.directory)
         self.manager = ocp.CheckpointManager(
-            Path(workdir).absolute() / DIRECTORY,
+            self.directory,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=policies.AnyPreservationPolicy([policies.LatestN(keep_last), best]),
                 # The policy decides; without a best_fn the manager would not write the figures it decides by.
@@ -47,6 +56,9 @@ class Checkpoints:
                 cleanup_tmp_directories=True,
                 # The loop decides when to save; the manager only refuses a step that it already has.
                 save_interval_steps=1,
+                async_options=ocp.options.AsyncOptions(
+                    post_finalization_callback=lambda: _sum_up(self.directory, self.saving)
+                ),
             ),
             item_names=("params", "training", "meta"),
         )
@@ -62,6 +74,8 @@ class Checkpoints:
         step = int(state.step)
         if step in self.manager.all_steps():
             return
+        self.manager.wait_until_finished()
+        self.saving = step
         items = ocp.args.Composite(
             params=ocp.args.StandardSave(state.params),
             training=ocp.args.StandardSave(_rest(state)),
@@ -84,7 +98,7 @@ class Checkpoints:
         try:
             items = self.manager.restore(step, args=wanted)
         except (ValueError, KeyError, OSError) as error:
-            directory, reason = self.manager.directory / str(step), " ".join(str(error).split())[:200]
+            directory, reason = self.directory / str(step), " ".join(str(error).split())[:200]
             raise ValueError(
                 f"{directory} cannot be read ({reason}); if the config is still the run's own, delete it to go on from"
                 " the one before"
@@ -103,6 +117,36 @@ class Checkpoints:
         self.manager.check_for_errors()
 
 
+def set_damaged_aside(directory: Path) -> None:
+    """Moves the newest checkpoints that are not as they were written to ``DAMAGED``, up to the first that is.
+
+    Raises:
+        ValueError: none is; nothing is moved then.
+    """
+    if jax.process_index() == 0 and directory.is_dir():
+        steps = sorted((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), reverse=True)
+        damaged = []
+        for step in steps:
+            damage = find_damage(directory / str(step))
+            if damage is None:
+                break
+            damaged.append((step, damage))
+        if damaged and len(damaged) == len(steps):
+            step, damage = damaged[0]
+            raise ValueError(
+                f"{directory / str(step)}: {damage}, and no older checkpoint is whole; copy it again, or delete"
+                f" {directory} to begin anew"
+            )
+        for step, damage in damaged:
+            aside = directory.with_name(DAMAGED) / str(step)
+            shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+            aside.parent.mkdir(exist_ok=True)
+            (directory / str(step)).rename(aside)
+            print(f"{directory / str(step)}: {damage}; set aside in {DAMAGED}", file=sys.stderr)
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices("damaged checkpoints set aside")
+
+
 def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict[str, Any]]:
     """Parameters (numpy arrays) and meta of a workdir's checkpoint: of ``step``, or the newest.
 
@@ -118,20 +162,20 @@ def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict
                 f"step={step}: {workdir} has the checkpoints {', '.join(map(str, steps))}; give one of them"
             )
         step = steps[-1] if step is None else step
+        directory = Path(workdir).absolute() / DIRECTORY / str(step)
+        if damage := find_damage(directory, ("params", "meta")):
+            raise ValueError(f"{directory}: {damage}; {OTHERWISE}")
         try:
             meta = manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
             newer = meta["format_version"] > FORMAT_VERSION
             params = None if newer else _read_whole(manager, step)
         except Exception as error:  # Orbax and TensorStore raise anything, bare Exceptions too
-            directory, reason = manager.directory / str(step), " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"{directory} cannot be read ({type(error).__name__}: {reason}); copy it again, or delete it to use"
-                " the one before"
-            ) from error
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{directory} cannot be read ({type(error).__name__}: {reason}); {OTHERWISE}") from error
         if newer:
             raise ValueError(
-                f"{manager.directory / str(step)} has format_version {meta['format_version']}, this program reads up to"
-                f" {FORMAT_VERSION}: update bert_jax"
+                f"{directory} has format_version {meta['format_version']}, this program reads up to {FORMAT_VERSION}:"
+                " update bert_jax"
             )
     return params, meta
 
@@ -151,8 +195,18 @@ def write_params(workdir: str | Path, params: Any, meta: dict[str, Any]) -> None
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(params), meta=ocp.args.JsonSave({"format_version": FORMAT_VERSION} | meta)
     )
-    with ocp.CheckpointManager(Path(workdir).absolute() / DIRECTORY, item_names=("params", "meta")) as manager:
-        manager.save(meta["step"], args=items, force=True)
+    directory, step = Path(workdir).absolute() / DIRECTORY, meta["step"]
+    summing = ocp.options.AsyncOptions(post_finalization_callback=lambda: _sum_up(directory, step))
+    options = ocp.CheckpointManagerOptions(async_options=summing)
+    with ocp.CheckpointManager(directory, options=options, item_names=("params", "meta")) as manager:
+        manager.save(step, args=items, force=True)
+
+
+def _sum_up(directory: Path, step: int) -> None:
+    """Orbax calls it in the thread that saves, when all files are there but the checkpoint has not got its name yet."""
+    if jax.process_index() == 0:
+        for unnamed in directory.glob(f"{step}.*"):
+            write_sums(unnamed)
 
 
 def _rest(state: TrainState) -> dict[str, Any]:

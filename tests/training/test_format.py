@@ -40,9 +40,10 @@ def test_parameters_and_predictions_are_as_they_were(run: Path, tmp_path: Path) 
         assert float(now["yes"]) == pytest.approx(float(was["yes"]), abs=2e-5)
 
 
-def test_a_damaged_checkpoint_is_said_in_one_line(run: Path) -> None:
-    for file in (run / "checkpoints" / str(STEPS) / "params").rglob("manifest.ocdbt"):
-        file.write_bytes(file.read_bytes()[:20])
+def test_damage_is_said_in_one_line_where_there_are_no_sums(run: Path) -> None:
+    # Not of the arrays: TensorStore goes on reading after an error, and complains of it much later.
+    file = run / "checkpoints" / str(STEPS) / "meta" / "metadata"
+    file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(
         ValueError, match=rf"checkpoints/{STEPS} cannot be read \(.*; copy it again, or delete"
     ) as error:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -181,15 +182,44 @@ def test_senseless_values_are_refused(tiny_corpus: Path, change: dict[str, Any],
         read_config(config(tiny_corpus, **change))
 
 
-def test_a_damaged_checkpoint_is_named(tiny_corpus: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_set_aside(
+    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One bit of an array's numbers, which would load as another number; then the run goes on from the one before."""
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), straight)
+    shutil.copytree(straight, stopped)
+    flip_a_bit(stopped / "checkpoints" / "22")
+    with pytest.raises(
+        ValueError, match=r"checkpoints/22: params/\S+ is not as it was written; copy it again, or delete"
+    ):
+        read_params(stopped)
+    capsys.readouterr()
+    train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), stopped)
+    said = capsys.readouterr().err
+    assert re.search(r"checkpoints/22: params/\S+ is not as it was written; set aside in damaged_checkpoints", said)
+    assert {path.name for path in (stopped / "damaged_checkpoints").iterdir()} == {"22"}
+    for one, other in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (straight, stopped)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    lines = [json.loads(line)["step"] for line in (stopped / "metrics.jsonl").read_text().splitlines()]
+    assert lines == sorted(lines)
+
+
+def test_without_a_whole_checkpoint_nothing_begins_anew(tiny_corpus: Path, tmp_path: Path) -> None:
     train(config(tiny_corpus, checkpoint_every_steps=10), tmp_path)
-    for file in (tmp_path / "checkpoints" / "20" / "params").rglob("*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[:5])
-    with pytest.raises(ValueError, match=r"checkpoints/20 cannot be read .* go on from the one before"):
-        train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
-    shutil.rmtree(tmp_path / "checkpoints" / "20")
-    train(config(tiny_corpus, checkpoint_every_steps=10, train_steps=22), tmp_path)
+    for step in ("10", "20"):
+        flip_a_bit(tmp_path / "checkpoints" / step)
+    with pytest.raises(ValueError, match=r"checkpoints/20: .* and no older checkpoint is whole; copy it again, or"):
+        train(config(tiny_corpus, checkpoint_every_steps=10), tmp_path)
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"10", "20"}
+
+
+def flip_a_bit(checkpoint: Path) -> None:
+    """In the middle of the largest file of the parameters."""
+    file = max((path for path in (checkpoint / "params").rglob("*") if path.is_file()), key=lambda p: p.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
 
 
 def test_two_phases_hand_over(tiny_corpus: Path, tmp_path: Path) -> None:
