@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
 
-from bert_jax.interop import tensor_bundle
+from bert_jax.interop import google, tensor_bundle
 from bert_jax.interop.tensor_bundle import DTYPES, Entry, read_entries, read_tensors, write_tensors
+from bert_jax.training.source import open_source
+from tests.interop.models import CONFIG, HEADS, TOKENIZER, random_params
 
 # What TensorFlow 2.21's SaveV2 writes for {"w": float32 [1.5, -2]}, taken apart.
 HEADER = "00 00 06 08 01 1a 02 08 01"  # key "", one shard, version {producer: 1}
@@ -365,6 +368,32 @@ def test_savers_of_version_1_are_read_and_restored_from_ours(tf: Any, tmp_path: 
         write_tensors(tmp_path / "ours", changed)
         saver.restore(session, str(tmp_path / "ours"))
         same({name: np.asarray(session.run(variable)) for name, variable in variables.items()}, changed)
+
+
+def test_a_bert_that_tensorflow_saved_is_read_whole(tf: Any, tmp_path: Path) -> None:
+    """Variables under Google's names, and an optimizer's, by TensorFlow's Saver; then back by its ``restore``."""
+    params = random_params(CONFIG, HEADS["pre-training"])
+    google.write(tmp_path, CONFIG, params, TOKENIZER)
+    prefix = tmp_path / "bert_model.ckpt"
+    values: dict[str, Any] = read_tensors(prefix)
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        variables = {name: v1.get_variable(name, initializer=value) for name, value in values.items()}
+        slots = [v1.get_variable(f"{name}/adam_m", initializer=0 * value) for name, value in values.items()]
+        v1.train.get_or_create_global_step()
+        for file in tmp_path.glob("bert_model.ckpt*"):
+            file.unlink()
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(prefix))
+        assert len(read_entries(prefix)) == len(variables) + len(slots) + 1
+        found = open_source(tmp_path).read()
+        assert not found.unexpected
+        jax.tree.map(np.testing.assert_array_equal, found.params, params)
+        google.write(tmp_path / "again", CONFIG, jax.tree.map(np.negative, found.params), TOKENIZER)
+        v1.train.Saver(variables).restore(session, str(tmp_path / "again" / "bert_model.ckpt"))
+        same(
+            {name: np.asarray(session.run(one)) for name, one in variables.items()}, {n: -x for n, x in values.items()}
+        )
 
 
 def test_tensorflows_shards_are_read(tf: Any, tmp_path: Path) -> None:
