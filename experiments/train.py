@@ -10,6 +10,14 @@ from experiments.program import run_program
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run; a stopped run in it goes on", required=True)
 flags.mark_flag_as_required("config")
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator", None, "HOST:PORT of process 0, where this is one of several; auto: SLURM, Open MPI, GKE or a TPU pod"
+)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "how many there are, unless the coordinator is auto")
+_MEETING_SECONDS = flags.DEFINE_integer(
+    "meeting_seconds", 60, "how long to wait for the other processes", lower_bound=1
+)
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "which of them this is, from 0")
 
 
 def main() -> None:
@@ -18,7 +26,12 @@ def main() -> None:
 
     from bert_jax import train
     from bert_jax.report import write_report
+    from bert_jax.training.hosts import join
 
+    if _COORDINATOR.value:
+        join(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, _MEETING_SECONDS.value)
+    elif _NUM_PROCESSES.value is not None or _PROCESS_ID.value is not None:
+        raise ValueError("--num_processes and --process_id need --coordinator=HOST:PORT")
     train(_CONFIG.value, _WORKDIR.value)
     if jax.process_index() == 0:
         print(f"report: {write_report(_WORKDIR.value)}")

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bert_jax.model.config import BertConfig
 from bert_jax.model.dropout import dropout
 from bert_jax.model.layers import Dense, LayerNorm, compute_dtype, kernel_init
+from bert_jax.model.mesh import ROWS, TENSOR, on_mesh
 
 
 class Embedding(nn.Module):
@@ -24,12 +25,15 @@ class Embedding(nn.Module):
 
     def setup(self) -> None:
         shape = (self.padded or self.num_embeddings, self.config.embedding_width)
-        self.embedding = self.param("embedding", self._init(), shape, jnp.float32)
+        table = self.param("embedding", self._init(), shape, jnp.float32)
+        # What other devices keep of it for ``fsdp`` is fetched, once for the input and the output.
+        self.table = table if self.padded is None else on_mesh(table, TENSOR, None)
 
     def __call__(self, ids: Int[Array, "r t"]) -> Float[Array, "r t e"]:
         # Ids are checked on the host (`check_batch`): inside a compiled step JAX would clamp a bad one
         # silently.
-        return jnp.take(self.embedding, ids, axis=0, mode="clip").astype(compute_dtype(self.config))
+        rows = jnp.take(self.table, ids, axis=0, mode="clip").astype(compute_dtype(self.config))
+        return on_mesh(rows, ROWS, None, None)
 
     def _init(self) -> Callable[..., Array]:
         def init(key: PRNGKeyArray, shape: tuple[int, int], dtype: Any) -> Array:
@@ -74,4 +78,4 @@ class Embeddings(nn.Module):
 
     def word_table(self) -> Float[Array, "v e"]:
         """The word embedding, to be tied to the output of the masked-LM head."""
-        return self.word.embedding
+        return self.word.table

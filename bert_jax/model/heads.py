@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.model.config import BertConfig
 from bert_jax.model.layers import Dense, LayerNorm, activation, compute_dtype
+from bert_jax.model.mesh import ROWS, TENSOR, on_mesh
 
 # Added to the logits of the padding rows of the vocabulary: their probability is exactly 0, their gradient
 # too.
@@ -43,7 +44,7 @@ class MaskedLanguageModelHead(nn.Module):
         is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
         table = word_table.astype(compute_dtype(config))
         logits = jnp.einsum("rpe,ve->rpv", x, table, preferred_element_type=jnp.float32)
-        return logits + jnp.where(is_word, bias, MASKED_LOGIT)
+        return on_mesh(logits + jnp.where(is_word, bias, MASKED_LOGIT), ROWS, None, TENSOR)
 
 
 class NextSentenceHead(nn.Module):

@@ -118,7 +118,7 @@ class MetricLog:
         values = {
             "loss": loss,
             **values,
-            "tokens_per_second": self.tokens * jax.process_count() / seconds,
+            "tokens_per_second": self.tokens / seconds,
             "steps_per_second": (step - self.since) / seconds,
             "data_wait": (wait_seconds - self.waited) / seconds,
             "compilations": self.compilations.count,

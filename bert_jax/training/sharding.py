@@ -92,12 +92,23 @@ def put_whole_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
     }
 
 
+def local_parts(mesh: Mesh) -> tuple[tuple[int, ...], int]:
+    """Which parts of a batch's rows this process's devices hold, and of how many equal parts: (0,), 2 of half.
+
+    Processes that share the rows' devices along ``tensor`` hold the same parts.
+    """
+    rows = mesh.devices.reshape(row_devices(mesh), -1)
+    here = [row for row, devices in enumerate(rows) if any(d.process_index == jax.process_index() for d in devices)]
+    count = len(here)
+    if len(rows) % count == 0 and here == list(range(here[0], here[0] + count)) and here[0] % count == 0:
+        return (here[0] // count,), len(rows) // count
+    return tuple(here), len(rows)
+
+
 def put_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """This process's rows, an equal part of all, as global arrays."""
-    sharding = batch_sharding(mesh)
+    """The rows of this process's ``local_parts``, in their order, as global arrays."""
+    sharding, (parts, of) = batch_sharding(mesh), local_parts(mesh)
     return {
-        name: jax.make_array_from_process_local_data(
-            sharding, value, (len(value) * jax.process_count(), *value.shape[1:])
-        )
+        name: jax.make_array_from_process_local_data(sharding, value, (len(value) // len(parts) * of, *value.shape[1:]))
         for name, value in batch.items()
     }

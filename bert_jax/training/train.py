@@ -11,17 +11,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.data.prefetch import Prefetch
-from bert_jax.tasks.task import Figures, Params, Task
+from bert_jax.tasks.task import Figures, Params, Stream, Task
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.evaluate import make_evaluate
+from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.settings import Config, Phase, TrainSettings, learning_rate_fraction, plan, read_config
-from bert_jax.training.sharding import batch_sharding, make_mesh, put_batch, row_devices, state_shardings
+from bert_jax.training.sharding import batch_sharding, local_parts, make_mesh, put_batch, row_devices, state_shardings
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
-from bert_jax.training.workdir import prepare_workdir
+from bert_jax.training.workdir import prepared_workdir, without_paths
 
 Step = Callable[..., tuple[TrainState, Figures]]
 
@@ -47,10 +48,11 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
     mesh = make_mesh(settings.mesh)
     # What is wrong with the held-out data is said now, not when the training is done.
     task.evaluation(task.eval_split, phases[-1].batch_size, phases[-1].max_seq_length, row_devices(mesh))
-    prepare_workdir(workdir, config, task)
+    check_agreement(without_paths(config), open_stream(task, phases[0], mesh))
     result: dict[str, float] = {}
     with (
         jax.set_mesh(mesh),
+        prepared_workdir(workdir, config, task),
         Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints,
         StopSignals() as stop,
     ):
@@ -74,10 +76,11 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                             log.evaluation(step, evaluated, details)
                             result = evaluated
                         due = step % settings.checkpoint_every_steps == 0 or step == last
-                        if due or stop.received or (evaluated and checkpoints.is_best(evaluated)):
+                        stopping = stop.after(step)
+                        if due or stopping or (evaluated and checkpoints.is_best(evaluated)):
                             log.check(step)  # a state that is no number would be the newest for ever
                             checkpoints.save(state, evaluated)
-                        if stop.received:
+                        if stopping:
                             checkpoints.wait()
                             log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
                             raise SystemExit(128 + stop.received)
@@ -141,12 +144,21 @@ def spans(phases: tuple[Phase, ...], step: int) -> Iterator[tuple[Phase, int]]:
             yield phase, last
 
 
+def open_stream(task: Task, phase: Phase, mesh: Mesh) -> Stream:
+    """The training batches of a phase, their rows fit for the mesh."""
+    return task.stream(phase.batch_size, phase.max_seq_length, row_devices(mesh) * phase.accumulation_steps)
+
+
 def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[dict[str, jax.Array], int]]:
-    """``step -> (global batch on the devices, its number of real tokens in this process's rows)``."""
-    stream = task.stream(phase.batch_size, phase.max_seq_length, row_devices(mesh) * phase.accumulation_steps)
+    """``step -> (global batch on the devices, its number of real tokens)``, that by this process's share of it."""
+    stream = open_stream(task, phase, mesh)
+    parts, of = local_parts(mesh)
 
     def batch(step: int) -> tuple[dict[str, jax.Array], int]:
-        local = stream.batch(step, jax.process_index(), jax.process_count())
-        return put_batch(local, mesh), int(np.count_nonzero(local["sequence_ids"]))
+        pieces = [stream.batch(step, part, of) for part in parts]
+        local = (
+            pieces[0] if len(pieces) == 1 else {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
+        )
+        return put_batch(local, mesh), int(np.count_nonzero(local["sequence_ids"])) * of // len(parts)
 
     return batch

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.data.writing import write_json
 from bert_jax.tasks import Task
+from bert_jax.training.hosts import differences
 from bert_jax.training.settings import Config, TrainSettings, plain, read_config
 from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER, read_run_config
 
 ENVIRONMENT = "environment.json"
+LOCK = "lock"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
 FIXED = (
@@ -34,6 +40,54 @@ FREE = tuple(
     )
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers", "sentencepiece")
+
+
+@contextmanager
+def prepared_workdir(workdir: str | Path, config: Config, task: Task) -> Iterator[None]:
+    """``prepare_workdir``, and while open no other run in this workdir.
+
+    Raises:
+        ValueError: another run is going on there, or processes do not share it.
+    """
+    with ExitStack() as stack:
+        if jax.process_index() == 0:
+            Path(workdir).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(Path(workdir)))
+        prepare_workdir(workdir, config, task)
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("the workdir is prepared")
+            if not (Path(workdir) / CONFIG).is_file():
+                raise ValueError(
+                    f"process {jax.process_index()} does not see what process 0 wrote into {workdir}; give a directory"
+                    " that all processes share"
+                )
+        yield
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """The system takes the lock back however the process ends."""
+    with (directory / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ValueError(
+                f"{directory} is in use by {file.read().strip() or 'another process'}; wait for it, stop it, or give"
+                " another --workdir"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def without_paths(config: Config) -> dict[str, Any]:
+    """The config as JSON values, but for where things lie, which may differ between machines."""
+    values = json.loads(json.dumps(plain(config)))
+    return {name: value for name, value in values.items() if name not in PATHS}
 
 
 def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
@@ -88,14 +142,6 @@ def read_workdir(workdir: str | Path) -> tuple[TrainSettings, Task]:
             f"{workdir} holds a model, but no run of a task; give it as init_from to a recipe, or use bert_jax.load"
         )
     return read_config(config | ({"tokenizer": None} if "tokenizer" in config else {}), directory)
-
-
-def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """``field: old -> new`` for every leaf that differs."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        names = sorted(old.keys() | new.keys())
-        return [c for n in names for c in differences(old.get(n), new.get(n), f"{path}.{n}" if path else n)]
-    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
 
 
 def environment() -> dict[str, Any]:

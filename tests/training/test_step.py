@@ -11,9 +11,7 @@ import pytest
 
 from bert_jax.tasks.pretraining import pretraining
 from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import OptimizerSettings, make_optimizer
-from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_batch, state_shardings
-from bert_jax.training.step import TrainState, gradients, init_state, train_step
+from bert_jax.training.step import gradients
 
 BATCH = 16
 
@@ -62,32 +60,3 @@ def test_no_masked_token_gives_zero_loss_and_finite_gradients(task: Task) -> Non
     grads, figures = gradients(params, batch, jax.random.key(2), task, 1)
     assert float(figures["mlm_loss"][0]) == 0.0
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(grads))
-
-
-def run(task: Task, shape: MeshShape, steps: int = 3) -> tuple[TrainState, list[float]]:
-    mesh = make_mesh(shape)
-    optimizer = make_optimizer(OptimizerSettings(learning_rate=1e-3), jax.eval_shape(task.init, jax.random.key(0)))
-    fresh = partial(init_state, task, optimizer, {"learning_rate": 1e-3, "weight_decay": 0.01}, 0)
-    with jax.set_mesh(mesh):
-        shardings = state_shardings(mesh, jax.eval_shape(fresh))
-        state = jax.jit(fresh, out_shardings=shardings)()
-        step = jax.jit(
-            partial(train_step, task=task, optimizer=optimizer, schedule=lambda _: jnp.float32(1.0)),
-            in_shardings=(shardings, batch_sharding(mesh)),
-            out_shardings=(shardings, None),
-        )
-        losses = []
-        for number in range(steps):
-            batch = put_batch(task.stream(BATCH, 32, 1).batch(number), mesh)
-            state, figures = step(state, batch)
-            losses.append(float(figures["mlm_loss"][0] / figures["mlm_loss"][1]))
-    return state, losses
-
-
-def test_every_mesh_takes_the_same_steps(task: Task) -> None:
-    alone, losses = run(task, MeshShape(1, 1, 1))
-    for shape in (MeshShape(8, 1, 1), MeshShape(2, 2, 2)):
-        state, mesh_losses = run(task, shape)
-        np.testing.assert_allclose(losses, mesh_losses, rtol=1e-5)
-        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-5), alone.params, state.params)
-    assert state.params["embeddings"]["word"]["embedding"].sharding.shard_shape((128, 32)) == (32, 32)
