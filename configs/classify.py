@@ -42,7 +42,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.update({"batch_size": 32, "max_seq_length": 128, "train_epochs": 3.0, "warmup_ratio": 0.1})
     config.optimizer = {"learning_rate": 2e-5, "weight_decay": 0.01, "bias_correction": False}
     config.update({"doc_stride": config_dict.placeholder(int), "bilstm_size": 0, "concatenated": False})
-    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 1})
+    config.update(shared.loop(keep_last=1))
     config.update({"log_every_steps": 50, "eval_every_steps": 500, "checkpoint_every_steps": 500})
     return config
 

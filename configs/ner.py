@@ -48,7 +48,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.update({"train_epochs": 4.0, "warmup_ratio": 0.1, "stride": config_dict.placeholder(int)})
     config.optimizer = {"learning_rate": 5e-5, "weight_decay": 0.01, "bias_correction": False}
     config.update({"join_words": True, "bilstm_size": 0, "concatenated": False})
-    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 1})
+    config.update(shared.loop(keep_last=1))
     config.update({"log_every_steps": 50, "eval_every_steps": 500, "checkpoint_every_steps": 500})
     return config
 

@@ -39,7 +39,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.update({"warmup_steps": None if lamb else 10_000, "warmup_ratio": config_dict.placeholder(float)})
     config.phases = LAMB_PHASES if lamb else TWO_PHASES if two_phase else ()
     config.train_steps = config_dict.placeholder(int) if config.phases else 1_000_000
-    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 2})
+    config.update(shared.loop(keep_last=2))
     config.update({"init_from": config_dict.placeholder(str), "eval_examples": 10_000})
     config.update({"log_every_steps": 100, "eval_every_steps": 10_000, "checkpoint_every_steps": 10_000})
     return config

@@ -44,6 +44,12 @@ def encoder() -> dict[str, Any]:
     return fields | {"attention_implementation": config_dict.placeholder(str)}
 
 
+def loop(keep_last: int) -> dict[str, Any]:
+    """How a run goes on and on what, which changes nothing of what is learned."""
+    mesh = {"data": -1, "fsdp": 1, "tensor": 1}
+    return {"mesh": mesh, "accumulation_steps": 1, "keep_last": keep_last, "skip_nonfinite": False}
+
+
 def grid(add: Callable[..., None], learning_rates: Sequence[float] = LEARNING_RATES, seeds: int = 3) -> None:
     """Every learning rate with every seed; ``add(name=value, ...)`` adds a point."""
     for learning_rate in learning_rates:

@@ -45,7 +45,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.optimizer = {"learning_rate": 5e-5, "weight_decay": 0.01, "bias_correction": False}
     config.update({"doc_stride": 128, "max_query_length": 64, "n_best_size": 20, "max_answer_length": 30})
     config.update({"original_text": False, "bilstm_size": 0, "concatenated": False})
-    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}, "accumulation_steps": 1, "keep_last": 1})
+    config.update(shared.loop(keep_last=1))
     config.update({"log_every_steps": 50, "eval_every_steps": 1000, "checkpoint_every_steps": 1000})
     return config
 

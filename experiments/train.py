@@ -18,6 +18,10 @@ _MEETING_SECONDS = flags.DEFINE_integer(
     "meeting_seconds", 60, "how long to wait for the other processes", lower_bound=1
 )
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "which of them this is, from 0")
+_PROFILE_STEPS = flags.DEFINE_list("profile_steps", None, "FIRST,LAST: trace of these steps in WORKDIR/profile")
+_DEBUG_STEP = flags.DEFINE_integer(
+    "debug_step", None, "instead of training: repeat the run up to this step and say where numbers are not finite"
+)
 
 
 def main() -> None:
@@ -26,15 +30,26 @@ def main() -> None:
 
     from bert_jax import train
     from bert_jax.report import write_report
+    from bert_jax.training.debug_step import debug_step
     from bert_jax.training.hosts import join
 
     if _COORDINATOR.value:
         join(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, _MEETING_SECONDS.value)
     elif _NUM_PROCESSES.value is not None or _PROCESS_ID.value is not None:
         raise ValueError("--num_processes and --process_id need --coordinator=HOST:PORT")
-    train(_CONFIG.value, _WORKDIR.value)
+    if _DEBUG_STEP.value is not None:
+        return print(debug_step(_CONFIG.value, _WORKDIR.value, _DEBUG_STEP.value))
+    train(_CONFIG.value, _WORKDIR.value, profile_steps=_steps(_PROFILE_STEPS.value))
     if jax.process_index() == 0:
         print(f"report: {write_report(_WORKDIR.value)}")
+
+
+def _steps(given: list[str] | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if len(given) != 2 or not all(part.isdecimal() for part in given) or not 0 < int(given[0]) <= int(given[1]):
+        raise ValueError(f"--profile_steps={','.join(given)} must be FIRST,LAST, for example 20,25")
+    return int(given[0]), int(given[1])
 
 
 if __name__ == "__main__":

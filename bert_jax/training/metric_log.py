@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +41,7 @@ class MetricLog:
         self.workdir, self.objective, self.total, self.every = Path(workdir), objective, total, every
         self.writer = _Writer(workdir, start) if jax.process_index() == 0 else None
         self.progress = _Progress(start, total)
-        self.compilations = _CompilationCounter()
+        self.compilations, self.spikes = _CompilationCounter(), _Spikes()
         self._restart(start, 0.0)
 
     def __enter__(self) -> MetricLog:
@@ -68,19 +70,30 @@ class MetricLog:
 
     def check(self, step: int) -> None:
         """Waits for the steps since the last line. FloatingPointError: a loss or a gradient that is not finite."""
-        means = Means()
-        means.add(self.pending)
-        if self.pending:
-            self._loss(step, means.ratios())
+        self._means()
 
-    def _loss(self, step: int, values: dict[str, float]) -> float:
-        loss = sum(values[name] for name in self.objective)
+    def _means(self) -> dict[str, float]:
+        """The means over the steps since the last line, their loss first."""
+        means = Means()
+        for number, figures in enumerate(self.pending, self.since + 1):
+            one = Means()
+            one.add([figures])
+            self._check(number, one.ratios())
+            means.add([figures])
+        values = means.ratios()
+        return {"loss": self._loss(values), **values} if values else {}
+
+    def _loss(self, values: dict[str, float]) -> float:
+        return sum(values[name] for name in self.objective)
+
+    def _check(self, step: int, values: dict[str, float]) -> None:
+        loss = self._loss(values)
         if not math.isfinite(loss + values["gradient_norm"]):
             raise FloatingPointError(
-                f"loss {loss}, gradient norm {values['gradient_norm']} in steps {self.since + 1} to {step}; lower"
-                " optimizer.learning_rate or lengthen the warm-up, and start again: the last checkpoint is intact"
+                f"loss {loss}, gradient norm {values['gradient_norm']} in step {step}: --debug_step={step} looks into"
+                " it, --config.skip_nonfinite=True leaves such steps out; or lower optimizer.learning_rate or lengthen"
+                " the warm-up, and start again: the last checkpoint is intact"
             )
-        return loss
 
     def evaluation(self, step: int, result: dict[str, float], details: dict[str, Any]) -> None:
         """Writes the figures of an evaluation, and its details into ``evaluation.json``; none write nothing."""
@@ -110,14 +123,10 @@ class MetricLog:
         self.tokens, self.paused = 0, 0.0
 
     def _line(self, step: int, wait_seconds: float) -> None:
-        means = Means()
-        means.add(self.pending)
-        values = means.ratios()
+        means = self._means()
         seconds = max(time.monotonic() - self.started - self.paused, 1e-9)
-        loss = self._loss(step, values)
         values = {
-            "loss": loss,
-            **values,
+            **means,
             "tokens_per_second": self.tokens / seconds,
             "steps_per_second": (step - self.since) / seconds,
             "data_wait": (wait_seconds - self.waited) / seconds,
@@ -126,6 +135,8 @@ class MetricLog:
         if self.writer is not None:
             self.writer.write(step, values)
             self.progress.show(step, values)
+            if usual := self.spikes.above(values["loss"]):
+                self.say(f"step {step:,}: loss {values['loss']:.3f} is far above the {usual:.3f} of the lines before")
 
 
 def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
@@ -190,6 +201,27 @@ class _Progress:
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+class _Spikes:
+    """Tells a loss that stands out from those of the last lines."""
+
+    LINES, FEWEST = 50, 10
+    # Median absolute deviations; 6 of a normal law's are 4 standard deviations. And no less than a share of the loss.
+    DEVIATIONS, SHARE = 6.0, 0.1
+
+    def __init__(self) -> None:
+        self.losses: deque[float] = deque(maxlen=self.LINES)
+
+    def above(self, loss: float) -> float | None:
+        """The usual loss, where this one is far above it; every loss is remembered."""
+        known = list(self.losses)
+        self.losses.append(loss)
+        if len(known) < self.FEWEST:
+            return None
+        usual = statistics.median(known)
+        deviation = statistics.median(abs(other - usual) for other in known)
+        return usual if loss > usual + max(self.DEVIATIONS * deviation, self.SHARE * usual) else None
 
 
 class _CompilationCounter:

@@ -58,7 +58,8 @@ class TrainSettings:
 
     Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. ``init_from`` is a directory whose
     parameters the run begins with, ``right_to_left_from`` one for the second encoder of a concatenated model; a
-    checkpoint in the workdir always comes first.
+    checkpoint in the workdir always comes first. ``skip_nonfinite`` leaves out, and counts, steps whose gradient is not
+    finite, which otherwise stop the run.
     """
 
     task: str
@@ -79,6 +80,7 @@ class TrainSettings:
     eval_every_steps: int = 1000
     checkpoint_every_steps: int = 1000
     keep_last: int = 2
+    skip_nonfinite: bool = False
 
     def __post_init__(self) -> None:
         for name in (

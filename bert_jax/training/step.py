@@ -62,6 +62,7 @@ def train_step(
     task: Task,
     optimizer: optax.GradientTransformationExtraArgs,
     schedule: Schedule,
+    skip_nonfinite: bool = False,
 ) -> tuple[TrainState, Figures]:
     """One optimizer update on one global batch.
 
@@ -71,10 +72,10 @@ def train_step(
     Args:
         state: donated by the loop.
         batch: arrays of ``r`` rows; ``r`` divides by ``accumulation_steps``.
+        skip_nonfinite: whether a batch whose gradient is not finite changes nothing but the step; the figure
+            ``skipped`` is the share of such steps.
     """
-    step_key = jax.random.fold_in(jax.random.key(state.seed), state.step)
-    prepare_key, dropout_key = jax.random.split(step_key)
-    batch = task.prepare(prepare_key, batch)
+    batch, dropout_key = prepared(state, batch, task)
     grads, figures = gradients(state.params, batch, dropout_key, task, accumulation_steps)
     rate = state.hyperparameters["learning_rate"] * schedule(state.step)
     updates, opt_state = optimizer.update(
@@ -85,12 +86,23 @@ def train_step(
         weight_decay=state.hyperparameters["weight_decay"],
         step=state.step,
     )
-    one = jnp.ones((), jnp.float32)
-    figures = figures | {"gradient_norm": (optax.tree.norm(grads), one), "learning_rate": (rate, one)}
-    new_state = state.replace(
-        step=state.step + 1, params=optax.apply_updates(state.params, updates), opt_state=opt_state
-    )
-    return new_state, figures
+    one, norm = jnp.ones((), jnp.float32), optax.tree.norm(grads)
+    figures = figures | {"gradient_norm": (norm, one), "learning_rate": (rate, one)}
+    changed = {"params": optax.apply_updates(state.params, updates), "opt_state": opt_state}
+    if skip_nonfinite:
+        good = jnp.isfinite(norm)
+        before = {name: getattr(state, name) for name in changed}
+        changed = jax.tree.map(lambda new, old: jnp.where(good, new, old), changed, before)
+        # Nothing of such a step counts in the means.
+        figures = jax.tree.map(lambda x: jnp.where(good, x, jnp.zeros_like(x)), figures)
+        figures["skipped"] = (jnp.where(good, 0 * one, one), one)
+    return state.replace(step=state.step + 1, **changed), figures
+
+
+def prepared(state: TrainState, batch: Batch, task: Task) -> tuple[Batch, Key[Array, ""]]:
+    """What a step makes of its batch, masked for one, and its key for dropout."""
+    prepare_key, dropout_key = jax.random.split(jax.random.fold_in(jax.random.key(state.seed), state.step))
+    return task.prepare(prepare_key, batch), dropout_key
 
 
 def eval_step(params: Params, key: Key[Array, ""], batch: Batch, *, task: Task) -> tuple[Figures, dict[str, Array]]:

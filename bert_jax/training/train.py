@@ -22,12 +22,13 @@ from bert_jax.training.settings import Config, Phase, TrainSettings, learning_ra
 from bert_jax.training.sharding import batch_sharding, local_parts, make_mesh, put_batch, row_devices, state_shardings
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
+from bert_jax.training.trace import Trace
 from bert_jax.training.workdir import prepared_workdir, without_paths
 
 Step = Callable[..., tuple[TrainState, Figures]]
 
 
-def train(config: Config, workdir: str | Path) -> dict[str, float]:
+def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int] | None = None) -> dict[str, float]:
     """Trains to the end of the config's steps and returns the last held-out evaluation.
 
     Where it begins: the newest checkpoint in ``workdir``, else ``config.init_from``, else fresh parameters. A run
@@ -36,6 +37,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
     Args:
         config: fields of ``TrainSettings`` and of the task (``TASKS[config.task]``).
         workdir: receives checkpoints, ``metrics.jsonl``, TensorBoard files, the configs and the tokenizer.
+        profile_steps: (first, last): a trace of these steps goes to ``workdir/profile``.
 
     Raises:
         ValueError: a config that does not fit, said in one line.
@@ -55,6 +57,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
         prepared_workdir(workdir, config, task),
         Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints,
         StopSignals() as stop,
+        Trace(workdir, profile_steps) as trace,
     ):
         state, step_function, shardings = begin(settings, phases, task, mesh, checkpoints)
         evaluate = make_evaluate(task, mesh, shardings.params, settings.seed)
@@ -64,6 +67,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, float]:
                 pending = device_batches(task, phase, mesh)
                 with Prefetch(pending, step, stop_step=last) as batches:
                     for batch, tokens in batches:
+                        trace.before(step + 1, state)
                         state, figures = step_function(state, batch, phase.accumulation_steps)
                         step += 1
                         log.train(step, figures, tokens, batches.seconds_waited)
@@ -105,6 +109,7 @@ def begin(
             task=task,
             optimizer=optimizer,
             schedule=partial(learning_rate_fraction, settings=settings, phases=phases),
+            skip_nonfinite=settings.skip_nonfinite,
         ),
         static_argnums=2,
         in_shardings=(shardings, batch_sharding(mesh)),

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from bert_jax.data.wordpiece import WordPiece
+from bert_jax.training import debug_step as debug_module
+from bert_jax.training import step as step_module
 from bert_jax.training.checkpoint import read_params
-from bert_jax.training.metric_log import MetricLog, read_metrics
+from bert_jax.training.metric_log import MetricLog, _Spikes, read_metrics
 from bert_jax.training.settings import read_config
 from bert_jax.training.train import train
 from bert_jax.training.workdir import prepare_workdir
@@ -160,7 +162,7 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(MetricLog, "train", poisoned)
     every = config(tiny_corpus, log_every_steps=1000, eval_every_steps=1000, checkpoint_every_steps=5)
-    with pytest.raises(FloatingPointError, match="gradient norm nan in steps 1 to 15"):
+    with pytest.raises(FloatingPointError, match="gradient norm nan in step 12: --debug_step=12"):
         train(every, tmp_path)
     assert read_params(tmp_path)[1]["step"] == 10
 
@@ -283,8 +285,64 @@ def test_keeps_the_last_and_the_best(tiny_corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tiny_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"steps .* lower optimizer.learning_rate"):
+    with pytest.raises(FloatingPointError, match=r"in step .* lower optimizer.learning_rate"):
         train(config(tiny_corpus, optimizer={"learning_rate": 1e30}, warmup_steps=0), tmp_path)
+
+
+def nan_in_steps(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
+    """Makes the loss of these steps (from 1) no number."""
+    original = step_module.prepared
+
+    def poisoned(state: Any, batch: Any, task: Any) -> Any:
+        batch, key = original(state, batch, task)
+        bad = jax.numpy.isin(state.step + 1, jax.numpy.asarray(steps))
+        weights = jax.numpy.where(bad, jax.numpy.nan, batch["masked_weights"])
+        return batch | {"masked_weights": weights.astype(jax.numpy.float32)}, key
+
+    for module in (step_module, debug_module):
+        monkeypatch.setattr(module, "prepared", poisoned)
+
+
+def test_a_step_that_is_no_number_is_named_and_can_be_looked_into(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan_in_steps(monkeypatch, 13)
+    every = config(tiny_corpus, log_every_steps=10, checkpoint_every_steps=10)
+    with pytest.raises(FloatingPointError, match="in step 13: --debug_step=13 looks into it"):
+        train(every, tmp_path)
+    text = debug_module.debug_step(every, tmp_path, 13)
+    assert "mlm_loss nan" in text and "parameters that are not finite: none" in text
+    assert re.search(r"gradients that are not finite: .*embeddings/word/embedding", text)
+    report = json.loads((tmp_path / "debug_step_13" / "report.json").read_text())
+    assert report["parameters"]["encoder/layer_0/attention/query/kernel"]["gradient"]["not_finite"] == 1
+    assert np.load(tmp_path / "debug_step_13" / "batch.npz")["input_ids"].shape == (16, 32)
+    assert "gradients that are not finite: none" in debug_module.debug_step(every, tmp_path, 12)
+    with pytest.raises(ValueError, match="debug_step=10: the newest checkpoint is of step 10, the run's last is 20"):
+        debug_module.debug_step(every, tmp_path, 10)
+
+
+def test_steps_that_are_no_number_can_be_left_out(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan_in_steps(monkeypatch, 13, 14)
+    train(config(tiny_corpus, log_every_steps=10, skip_nonfinite=True), tmp_path)
+    lines = [line for line in read_metrics(tmp_path) if "loss" in line]
+    assert [line["skipped"] for line in lines] == [0.0, 0.2]
+    assert all(np.isfinite(line["loss"]) for line in lines)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(read_params(tmp_path)[0]))
+
+
+def test_a_loss_that_stands_out_is_said() -> None:
+    spikes = _Spikes()
+    rng = np.random.default_rng(0)
+    usual = [3 - 0.01 * i + 0.02 * float(rng.normal()) for i in range(60)]
+    assert not any(spikes.above(loss) for loss in usual)
+    assert spikes.above(4.0) == pytest.approx(2.65, abs=0.1)
+
+
+def test_a_trace_of_some_steps(tiny_corpus: Path, tmp_path: Path) -> None:
+    train(config(tiny_corpus, train_steps=6, eval_every_steps=100), tmp_path, profile_steps=(3, 4))
+    assert list((tmp_path / "profile").rglob("*.xplane.pb"))
 
 
 @pytest.mark.parametrize(
