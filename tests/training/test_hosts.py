@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,15 @@ def write_config(path: Path, corpus: Path, **changes: Any) -> Path:
     return path
 
 
-def start(config: Path, workdir: Path, process: int = 0, processes: int = 1, port: int = 0) -> subprocess.Popen[str]:
-    """``experiments.train`` as one of several processes, which share ``DEVICES``."""
+def start(
+    config: Path,
+    workdir: Path,
+    process: int = 0,
+    processes: int = 1,
+    port: int = 0,
+    before: Callable[[], None] | None = None,
+) -> subprocess.Popen[str]:
+    """``experiments.train`` as one of several processes, which share ``DEVICES``; ``before`` runs in it at first."""
     command = [sys.executable, "-m", "experiments.train", f"--config={config}", f"--workdir={workdir}"]
     if processes > 1:
         command += [f"--coordinator=127.0.0.1:{port}", f"--num_processes={processes}", f"--process_id={process}"]

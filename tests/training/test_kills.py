@@ -1,0 +1,95 @@
+"""A run that is killed anywhere, or finds its last checkpoint damaged, ends with the bits of one that was not."""
+
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.training.checkpoint import read_params
+from tests.training.test_hosts import ends, start, write_config
+
+pytestmark = pytest.mark.end_to_end
+STEPS, KILLS = 60, 50
+
+
+def checkpoints(workdir: Path) -> list[int]:
+    folder = workdir / "checkpoints"
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
+
+
+def same_parameters(one: Path, other: Path) -> None:
+    for a, b in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (one, other)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def damage(workdir: Path, how: str) -> None:
+    """To a random file of the newest checkpoint's arrays."""
+    step = checkpoints(workdir)[-1]
+    files = [path for path in (workdir / "checkpoints" / str(step)).rglob("d/*") if path.is_file()]
+    file = random.choice(sorted(files))
+    content = bytearray(file.read_bytes())
+    if how == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    file.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_fifty_random_kills(tiny_corpus: Path, tmp_path: Path) -> None:
+    """python -m pytest -m slow -n 0 -s tests/training/test_kills.py prints how it went."""
+    often = {"train_steps": STEPS, "checkpoint_every_steps": 2, "eval_every_steps": 20, "mesh": {"data": 2, "fsdp": 4}}
+    config = write_config(tmp_path / "config.py", tiny_corpus, **often)
+    began = time.monotonic()
+    assert ends([start(config, tmp_path / "straight")])[0][0] == 0
+    whole = time.monotonic() - began
+    random.seed(0)
+    moments, done, aside = {"before a step": 0, "in training": 0, "finished": 0}, 0, 0
+    for number in range(KILLS):
+        process = start(config, tmp_path / "killed")
+        signals = signal.SIGTERM if number % 5 == 4 else signal.SIGKILL
+        try:
+            process.communicate(timeout=random.uniform(0, whole))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signals)
+            text = process.communicate()[1]
+        else:
+            text = ""
+        before, done = done, max(checkpoints(tmp_path / "killed"), default=0)
+        moments["finished" if process.returncode == 0 else "in training" if done > before else "before a step"] += 1
+        assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM), text
+        if process.returncode == 0:  # anew, from half way
+            for step in checkpoints(tmp_path / "killed")[1:]:
+                (tmp_path / "killed" / "checkpoints" / str(step)).rename(tmp_path / f"{number}-{step}")
+        elif number % 7 == 6 and len(checkpoints(tmp_path / "killed")) > 1:
+            damage(tmp_path / "killed", random.choice(("truncated", "flipped")))
+            aside += 1
+    assert ends([start(config, tmp_path / "killed")])[0][0] == 0
+    same_parameters(tmp_path / "killed", tmp_path / "straight")
+    print(f"\n{KILLS} kills: {moments}, {aside} damaged checkpoints; the same parameters to the bit")
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(tiny_corpus: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.py", tiny_corpus)
+    assert ends([start(config, tmp_path / "straight")])[0][0] == 0
+    ten = write_config(tmp_path / "ten.py", tiny_corpus, train_steps=20, checkpoint_every_steps=5)
+    # No file may grow beyond so many bytes: what is small is written, an array's is not.
+    limit = 16 * 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    process = start(ten, tmp_path / "full", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard)))
+    ((code, text),) = ends([process])
+    assert soft == resource.RLIM_INFINITY
+    assert code not in (0, None)
+    assert re.search(r"^error: .*(File too large|space|write)", text, re.MULTILINE), text
+    assert not checkpoints(tmp_path / "full")
+    assert ends([start(ten, tmp_path / "full")])[0][0] == 0
+    same_parameters(tmp_path / "full", tmp_path / "straight")
+    assert os.listdir(tmp_path / "full" / "checkpoints")
