@@ -113,9 +113,9 @@ def page(results: dict[str, Any]) -> str:
     {results["command"]}
 
 Encoder `{results["encoder"]}`, the same rows and hyperparameters on both sides, {seeds} seeds each or
-more; head, order and dropout are drawn by each side for itself. Ours packs several sequences into a row; the peer pads
-every batch to its longest sequence, evaluates in the files' order, and both compute in float32. Scores in per cent on
-the development set after the last step.
+more. With one seed both sides read the rows in one order; head and dropout are drawn by each for itself. Ours packs
+several sequences into a row; the peer pads every batch to its longest sequence, evaluates in the files' order, and both
+compute in float32. Scores in per cent on the development set after the last step.
 
 {score_table(cases)}
 

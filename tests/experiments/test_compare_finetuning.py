@@ -216,6 +216,7 @@ def test_steps_equal_the_peers(name: str, data_dir: Path, encoder: Path, tmp_pat
             state, figures = step(state, batch(number)[0], 1)
             losses["ours"].append(float(figures["loss"][0] / figures["loss"][1]))
             chosen = [peer.train_features[i] for i in stream.indices(number)]
+            assert number or chosen == next(peer._shuffled(settings.seed))  # the order is one for both sides
             loss = peer.model(**peer._collate(chosen)).loss
             loss.backward()
             peer.optimizer.step(linear_rate(number, peer.peak, 0, phase.train_steps))
