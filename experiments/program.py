@@ -26,8 +26,8 @@ def run_program(main: Callable[[], None]) -> None:
     def guarded(arguments: list[str]) -> None:
         if len(arguments) > 1:
             fail(f"unknown argument {arguments[1]!r}; see --help")
-        # Orbax tells of every file at the level INFO and of every wait at WARNING.
-        logging.set_verbosity(logging.ERROR)
+        # Orbax tells of every file at the level INFO, of every wait at WARNING, and at ERROR what it raises anyway.
+        logging.set_verbosity(logging.FATAL)
         if os.environ.get("BERT_JAX_TRACEBACK"):
             return main()
         try:

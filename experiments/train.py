@@ -31,7 +31,7 @@ def main() -> None:
     from bert_jax import train
     from bert_jax.report import write_report
     from bert_jax.training.debug_step import debug_step
-    from bert_jax.training.hosts import join
+    from bert_jax.training.hosts import join, leave
 
     if _COORDINATOR.value:
         join(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, _MEETING_SECONDS.value)
@@ -40,6 +40,7 @@ def main() -> None:
     if _DEBUG_STEP.value is not None:
         return print(debug_step(_CONFIG.value, _WORKDIR.value, _DEBUG_STEP.value))
     train(_CONFIG.value, _WORKDIR.value, profile_steps=_steps(_PROFILE_STEPS.value))
+    leave()
     if jax.process_index() == 0:
         print(f"report: {write_report(_WORKDIR.value)}")
 

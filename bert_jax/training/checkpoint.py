@@ -241,7 +241,14 @@ def _reader(workdir: str | Path) -> ocp.CheckpointManager:
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)  # Orbax warns of what follows from reading only
     try:
-        options = ocp.CheckpointManagerOptions(read_only=True, best_fn=lambda metrics: next(iter(metrics.values())))
+        options = ocp.CheckpointManagerOptions(
+            read_only=True,
+            best_fn=lambda metrics: next(iter(metrics.values())),
+            # Of several processes each reads for itself, without waiting for the others.
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                primary_host=jax.process_index(), active_processes={jax.process_index()}, barrier_sync_key_prefix="read"
+            ),
+        )
         return ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
     finally:
         logging.set_verbosity(verbosity)

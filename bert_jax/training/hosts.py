@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
+import sys
+import time
 from typing import Any
 
 import jax
@@ -19,6 +22,7 @@ SHUTDOWN_SECONDS = 20
 # Within it all must have started; a large pod may need more.
 MEETING_SECONDS = 60
 AUTO = "auto"
+REMEDY = "start all of them, with one coordinator and one num_processes"
 
 
 def join(
@@ -54,6 +58,11 @@ def join(
         host, colon, port = coordinator.rpartition(":")
         if not (host and colon and port.isdecimal()):
             raise ValueError(f"coordinator={coordinator!r} must be HOST:PORT of process 0, or auto")
+    if address:
+        text = f"process {process_id}: waiting up to {meeting_seconds} s for {num_processes} processes at {address}"
+        print(text, file=sys.stderr)
+    if address and process_id:
+        _wait_for(address, meeting_seconds)
     try:
         jax.distributed.initialize(
             address,
@@ -63,12 +72,18 @@ def join(
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
         )
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:  # where JAX does not end the process itself, with its reason
         reason = " ".join(str(error).split())[:300]
+        where = address or "the address that the cluster gives"
         raise ValueError(
-            f"the {num_processes or ''} processes did not meet at {address or 'the address that the cluster gives'}"
-            f" within {meeting_seconds} s ({reason}); start all of them, with one coordinator and one num_processes"
+            f"the processes did not meet at {where} within {meeting_seconds} s ({reason}); {REMEDY}"
         ) from None
+
+
+def leave() -> None:
+    """Ends the connection once all are there; what follows each process does for itself."""
+    if jax.process_count() > 1:
+        jax.distributed.shutdown()
 
 
 def check_agreement(config: dict[str, Any], stream: Stream) -> None:
@@ -93,6 +108,20 @@ def check_agreement(config: dict[str, Any], stream: Stream) -> None:
                 f"process {process} of {len(said)} differs from process 0 ({'; '.join(changes)[:600]}); give all"
                 " processes the same config, data and versions"
             )
+
+
+def _wait_for(address: str, seconds: float) -> None:
+    """Until process 0 listens: JAX itself would end this process from C++, with a page of its stack."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ValueError(f"nobody listens at {address} after {seconds} s ({error}); {REMEDY}") from None
+            time.sleep(0.5)
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

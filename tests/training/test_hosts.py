@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +56,15 @@ def start(
     process: int = 0,
     processes: int = 1,
     port: int = 0,
-    before: Callable[[], None] | None = None,
+    limits: str = "true",
 ) -> subprocess.Popen[str]:
-    """``experiments.train`` as one of several processes, which share ``DEVICES``; ``before`` runs in it at first."""
+    """``experiments.train`` as one of several processes, which share ``DEVICES``; ``limits``: of bash's ulimit."""
     command = [sys.executable, "-m", "experiments.train", f"--config={config}", f"--workdir={workdir}"]
     if processes > 1:
         command += [f"--coordinator=127.0.0.1:{port}", f"--num_processes={processes}", f"--process_id={process}"]
     flags = re.sub(r"device_count=\d+", f"device_count={DEVICES // processes}", os.environ["XLA_FLAGS"])
     return subprocess.Popen(
-        command,
+        ["bash", "-c", f'{limits}; exec "$@"', "bash", *command],
         cwd=ROOT,
         env=os.environ | {"XLA_FLAGS": flags},
         stderr=subprocess.PIPE,
@@ -160,8 +160,8 @@ def test_one_that_never_comes_is_not_waited_for_ever(tiny_corpus: Path, tmp_path
     command = [sys.executable, "-m", "experiments.train", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
     command += ["--coordinator=127.0.0.1:1", "--num_processes=2", "--process_id=1", "--meeting_seconds=5"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode != 0
-    assert "did not meet at 127.0.0.1:1 within 5 s" in result.stderr, result.stderr
+    assert result.returncode == 1
+    assert "error: nobody listens at 127.0.0.1:1 after 5 s" in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize(
