@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +69,24 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.manager.close()  # waits for what is being written
+        with self._writing():
+            self.manager.close()  # waits for what is being written
 
     def save(self, state: TrainState, figures: dict[str, float] | None = None) -> None:
         """Copies the state off the device and writes it in the background; a step that is there is left alone."""
         step = int(state.step)
         if step in self.manager.all_steps():
             return
-        self.manager.wait_until_finished()
+        with self._writing():
+            self.manager.wait_until_finished()
         self.saving = step
         items = ocp.args.Composite(
             params=ocp.args.StandardSave(state.params),
             training=ocp.args.StandardSave(_rest(state)),
             meta=ocp.args.JsonSave({"format_version": FORMAT_VERSION, "step": step, "figures": figures or {}}),
         )
-        self.manager.save(step, args=items, metrics=figures or None, force=True)
+        with self._writing():
+            self.manager.save(step, args=items, metrics=figures or None, force=True)
 
     def restore(self, like: TrainState) -> TrainState | None:
         """``like`` with the newest checkpoint's arrays, on its devices and shardings; None when there is none.
@@ -113,8 +118,20 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Returns when everything saved is on disk; raises what went wrong on the way."""
-        self.manager.wait_until_finished()
-        self.manager.check_for_errors()
+        with self._writing():
+            self.manager.wait_until_finished()
+            self.manager.check_for_errors()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[-200:]
+            raise OSError(
+                f"{self.directory / str(self.saving)} could not be written (... {reason}); make room or mend the disk,"
+                " and start again: the checkpoints before it are whole"
+            ) from error
 
 
 def set_damaged_aside(directory: Path) -> None:
