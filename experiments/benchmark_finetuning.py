@@ -80,7 +80,7 @@ def measure(
 ) -> dict[str, Any]:
     """{case: {"train" and "predict": {side: seconds an example, round by round; "ratio": peer over ours ...}}}."""
     if peer and (missing := missing_packages(*PEER_PACKAGES)):
-        raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]', or --peer none")
+        raise ValueError(f"{', '.join(missing)} not installed; pip install '.[peers]', or --peer none")
     if unknown := set(cases) - CASES.keys():
         raise ValueError(f"--cases has {min(unknown)}; take some of {', '.join(CASES)}")
     directory = find_encoder(encoder)

@@ -46,7 +46,7 @@ def measure(encoder: str, data_dir: str, *, rounds: int = 5, peer: bool = True) 
         ValueError: the peers are not installed, or sides that do not agree.
     """
     if peer and (missing := missing_packages(*PEER_PACKAGES, "onnxruntime", "onnxscript")):
-        raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]', or --peer none")
+        raise ValueError(f"{', '.join(missing)} not installed; pip install '.[peers]', or --peer none")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_model(find_encoder(encoder), Path(folder) / "model")
         texts = mixed_texts(Path(data_dir))

@@ -71,7 +71,7 @@ def measure(
     missing = missing_packages(*PEER_PACKAGES) if peer else []
     result: dict[str, Any] = {"setting": values, "rounds": rounds, "steps_a_round": steps}
     if missing:
-        result["peer_missing"] = f"peer left out: {', '.join(missing)} not installed (pip install 'bert-jax[peers]')"
+        result["peer_missing"] = f"peer left out: {', '.join(missing)} not installed (pip install '.[peers]')"
     with ExitStack() as stack:
         workers = {"ours": stack.enter_context(Worker("experiments.benchmark_step", values))}
         if peer and not missing:

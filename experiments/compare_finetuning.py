@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
     """The whole comparison; what is written to ``finetuning_comparison.json``."""
     if missing := missing_packages(*PEER_PACKAGES):
-        raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]'")
+        raise ValueError(f"{', '.join(missing)} not installed; pip install '.[peers]'")
     encoder, workdir = find_encoder(args.encoder), Path(args.workdir).absolute()
     cases = choose_cases(args.cases)
     if args.seeds < 1:

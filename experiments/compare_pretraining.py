@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
     """The whole comparison; the figures that are written to ``results/pretraining_comparison.json``."""
     if missing := missing_packages(*PEER_PACKAGES):
-        raise ValueError(f"{', '.join(missing)} not installed; pip install 'bert-jax[peers]'")
+        raise ValueError(f"{', '.join(missing)} not installed; pip install '.[peers]'")
     workdir = Path(args.workdir).absolute()
     if (workdir / "ours").exists():
         raise ValueError(f"{workdir / 'ours'} exists; a comparison starts afresh, remove it or take another --workdir")

@@ -40,6 +40,8 @@ def main() -> None:
         written = hugging_face.write(*given, model.labels)
     elif _FORMAT.value == "google":
         written = google.write(*given)
+        if model.labels:
+            print("labels: left out, Google's format has no place for them")
     else:
         written = stablehlo.write(*given, model.labels, bilstm_size=source.run.get("bilstm_size") or 0)
     print(f"{output}: {written}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -34,6 +36,13 @@ def run_program(main: Callable[[], None]) -> None:
             main()
         except (ValueError, OSError, FloatingPointError) as error:
             fail(" ".join(str(error).split()))
+        except RuntimeError as error:  # JAX's, where a process of several is gone
+            if not _one_of_several():
+                raise
+            reason = " ".join(str(error).split())[:200]
+            fail(
+                f"another process of this run has ended ({reason}); start all again, to go on from the last checkpoint"
+            )
 
     keep_compilations()
     keep_memory_in_huge_pages()
@@ -43,11 +52,13 @@ def run_program(main: Callable[[], None]) -> None:
 def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         return flags.FLAGS(arguments)
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+    except AttributeError as error:  # around a KeyError, its name and what it may have meant in quotes of its own
+        name, *hint = re.split(r"(?:\\n|\n)", str(error).replace("\\'", "'").strip("\"'"))
+        fail(f"the config has no field {'; '.join((name.strip(chr(39)), *hint)).replace('Did', 'did')}")
+    except (flags.Error, KeyError, TypeError, ValueError, OSError) as error:
         # A config file's own error comes inside a traceback: its last line says what is wrong.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        last = lines[-1].removeprefix("ValueError: ") if lines else type(error).__name__
-        fail(f"the config has no field {last.strip(chr(34))}" if isinstance(error, AttributeError) else last)
+        fail(lines[-1].removeprefix("ValueError: ") if lines else type(error).__name__)
 
 
 def keep_compilations() -> None:
@@ -70,6 +81,14 @@ def keep_memory_in_huge_pages() -> None:
 
 
 def fail(reason: str) -> NoReturn:
-    """Ends the program with exit code 1."""
-    print(f"error: {reason}", file=sys.stderr)
+    """Ends the program with exit code 1; at once where it is one of several, which JAX would have it wait for."""
+    print(f"error: {reason}", file=sys.stderr, flush=True)
+    if _one_of_several():
+        time.sleep(2)  # the others may be about to find the same
+        os._exit(1)
     sys.exit(1)
+
+
+def _one_of_several() -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and jax.distributed.is_initialized()

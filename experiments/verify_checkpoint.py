@@ -40,7 +40,7 @@ def verify(source: Source, model: Model, tokenizer: Tokenizer) -> str:
         ValueError: PyTorch is not installed, or the two do not agree.
     """
     if missing := missing_packages(*PEER_PACKAGES):
-        raise ValueError(f"--verify needs {', '.join(missing)}; pip install 'bert-jax[peers]'")
+        raise ValueError(f"--verify needs {', '.join(missing)}; pip install '.[peers]'")
     from experiments.peers import torch_checkpoint  # loads PyTorch
 
     batch = make_batch(tokenizer, source.config.max_position_embeddings, source.config.type_vocab_size)

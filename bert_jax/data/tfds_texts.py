@@ -8,6 +8,7 @@ reads back whole without TensorFlow: tfrecord needs it, and parquet loses rows.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def open_set(name: str, allow_download: bool = False) -> tuple[Any, str]:
     import tensorflow_datasets as tfds
 
     where = name.removeprefix("tfds:").rsplit(":", 1)[0]
+    print(f"TFDS downloads {where}; without a network stop it and give the official files as data_dir", file=sys.stderr)
     try:
         tfds.builder(where, file_format="array_record").download_and_prepare()
     except Exception as error:  # of TFDS, of the network, of the disk

@@ -51,7 +51,7 @@ def learn_wordpiece(
     if vocab_size < len(first):
         raise ValueError(
             f"vocab_size={vocab_size} is less than the {len(first)} special tokens and characters of the texts: "
-            f"use at least {len(first)}, or a smaller limit_alphabet"
+            f"use at least {len(first)}"
         )
     letters = {piece for piece in alphabet if len(piece) == 1}
     known = {word: count for word, count in counts.items() if letters.issuperset(word)}

@@ -35,7 +35,10 @@ def debug_step(config: Config, workdir: str | Path, step: int) -> str:
         state, step_function, _ = begin(settings, phases, task, mesh, checkpoints)
         first = int(state.step)
         if not first < step <= total:
-            raise ValueError(f"debug_step={step}: the newest checkpoint is of step {first}, the run's last is {total}")
+            raise ValueError(
+                f"debug_step={step} must be after the newest checkpoint, {first}, and up to the run's last step,"
+                f" {total}; move newer checkpoints away to look at an earlier one"
+            )
         for phase, last in spans(phases, first):
             batches = device_batches(task, phase, mesh)
             for number in range(int(state.step), min(last, step - 1)):

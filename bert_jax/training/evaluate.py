@@ -94,7 +94,10 @@ def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: boo
         evaluate = make_evaluate(task, mesh, shardings, settings.seed)
         result, _ = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
     if not result:
-        raise ValueError(f"split {split or task.eval_split!r} holds no labelled example; give one that does")
+        raise ValueError(
+            f"split {split or task.eval_split!r} holds no labelled example; give one that does, or for pre-training a"
+            " corpus of more documents or with more --held_out"
+        )
     return result
 
 

@@ -99,6 +99,8 @@ class MetricLog:
         """Writes the figures of an evaluation, and its details into ``evaluation.json``; none write nothing."""
         if details and self.writer is not None:
             write_json(self.workdir / DETAILS, {"step": step, **details})
+        if not result:
+            self.say(f"step {step:,}: nothing is held out to evaluate on")
         if result and self.writer is not None:
             self.writer.write(step, {f"eval/{name}": value for name, value in result.items()})
             shown = "  ".join(f"{name} {value:.3f}" for name, value in result.items())
@@ -129,7 +131,7 @@ class MetricLog:
             **means,
             "tokens_per_second": self.tokens / seconds,
             "steps_per_second": (step - self.since) / seconds,
-            "data_wait": (wait_seconds - self.waited) / seconds,
+            "data_wait": max(0.0, wait_seconds - self.waited) / seconds,
             "compilations": self.compilations.count,
         }
         if self.writer is not None:

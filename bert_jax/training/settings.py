@@ -6,12 +6,14 @@ import dataclasses
 import difflib
 import inspect
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
@@ -100,7 +102,10 @@ class TrainSettings:
             )
         lengths = [self.train_steps is not None, self.train_epochs is not None, bool(self.phases)]
         if sum(lengths) != 1:
-            raise ValueError("give exactly one of train_steps, train_epochs and phases")
+            raise ValueError(
+                f"give exactly one of train_steps, train_epochs and phases, not {sum(lengths)}"
+                + (f"; this config has {len(self.phases)} phases (pretrain.py:seq=128 has none)" if self.phases else "")
+            )
         if self.train_epochs is not None and not 0 < self.train_epochs < math.inf:
             raise ValueError(f"train_epochs={self.train_epochs} must be a number above 0")
         if self.warmup_ratio is not None and not 0 <= self.warmup_ratio <= 1:
@@ -195,6 +200,12 @@ def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:
     if steps is None:
         examples = task.stream(settings.batch_size, settings.max_seq_length, 1).num_examples
         steps = max(1, int(examples / settings.batch_size * (settings.train_epochs or 0)))
+    if (settings.warmup_steps or 0) >= steps and jax.process_index() == 0:
+        print(
+            f"warmup_steps={settings.warmup_steps} of {steps} steps: the learning rate never gets to"
+            f" {settings.optimizer.learning_rate}; set fewer config.warmup_steps",
+            file=sys.stderr,
+        )
     return (Phase(steps, settings.max_seq_length, settings.batch_size, settings.accumulation_steps),)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ class Trace:
     def __exit__(self, *_: object) -> None:
         if self.on:
             jax.profiler.stop_trace()
+        elif self.steps is not None and not self.directory.exists():
+            print(f"profile_steps={self.steps}: the run took none of them, so there is no trace", file=sys.stderr)
 
     def before(self, step: int, state: Any) -> None:
         """To be called before every step, with the state that it begins with."""

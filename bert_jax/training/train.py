@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,8 @@ def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int]
         state, step_function, shardings = begin(settings, phases, task, mesh, checkpoints)
         evaluate = make_evaluate(task, mesh, shardings.params, settings.seed)
         step, phase = int(state.step), phases[-1]
+        if step >= total and jax.process_index() == 0:
+            print(f"{workdir} is complete at step {step:,}; more steps in the config would go on", file=sys.stderr)
         with MetricLog(workdir, task.objective, step, total, settings.log_every_steps) as log:
             for phase, last in spans(phases, step):
                 pending = device_batches(task, phase, mesh)
