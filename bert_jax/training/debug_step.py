@@ -57,7 +57,7 @@ def debug_step(config: Config, workdir: str | Path, step: int) -> str:
     sums = {name: [float(part) for part in pair] for name, pair in figures.items()}
     folder = Path(workdir) / f"debug_step_{step}"
     folder.mkdir(exist_ok=True)
-    np.savez(folder / "batch.npz", **{name: np.asarray(value) for name, value in batch.items()})
+    np.savez(folder / "batch.npz", allow_pickle=False, **{name: np.asarray(value) for name, value in batch.items()})
     report = {"step": step, "figures": sums, "examples": _examples(batch), "parameters": parameters}
     write_json(folder / "report.json", report)
     return _summary(report, folder)
