@@ -7,7 +7,8 @@ PyTorch loop (``peers/torch_finetuning.py``) with the same batch size, epochs, s
 seed both read the rows in one order, which on some thousand rows decides more of a score than all else that is drawn;
 head and dropout each draws for itself. Sides take turns, only one works at a time. What is finished is kept in
 ``WORKDIR/results.jsonl``: a comparison that was stopped goes on, and further cases or seeds are added. Writes
-``finetuning_comparison.json`` and ``.md`` to --results.
+``finetuning_comparison.json`` and ``.md`` to --results; cases that an earlier command left there stay beside those of
+this one.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
         case, folder = CASES[name], workdir / "data" / name
         data = write_case(case, Path(args.data_dir), folder, sizes)
         config = make_config(case, folder, encoder, args.epochs)
-        settings = {"encoder": encoder_sha256, "data": data, "order": "one for both sides"} | {
+        settings = {"encoder": encoder_sha256, "data": data, "order": "shared"} | {
             key: config[key] for key in DECISIVE if config.get(key) is not None
         }
         results = finish(name, config, settings, range(args.seeds), log)
-        entries.append({"case": name, "settings": settings, "runs": results})
-    found = {"command": command, "encoder": args.encoder, "machine": describe(), "cases": entries}
+        entries.append({"case": name, "command": command, "settings": settings, "runs": results})
+    found = {"encoder": args.encoder, "machine": describe(), "cases": entries}
     write_page(found, Path(args.results))
     return found
 

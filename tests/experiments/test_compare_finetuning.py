@@ -304,6 +304,10 @@ def test_a_stopped_comparison_goes_on(
     text = (results / "finetuning_comparison.md").read_text()
     assert "| QNLI, accuracy | bert_jax | 55.00 | 7.07 | 55.00 | 60.00 | 0 of 2 |" in text
     assert "STS-B, Spearman" in text and "--epochs 3" in text
+    main([*(word.replace("sts-b:8:4,", "") for word in arguments), "--epochs", "3"])  # the other case stays
+    again = (results / "finetuning_comparison.md").read_text()
+    assert len(asked) == 16 and "--cases qnli:8:4 --seeds 2 --epochs 3" in again
+    assert again[again.index("Encoder") :] == text[text.index("Encoder") :]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
