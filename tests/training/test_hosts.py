@@ -19,16 +19,17 @@ import pytest
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.hosts import join
 from bert_jax.training.metric_log import read_metrics
+from bert_jax.training.train import train
 
 pytestmark = pytest.mark.end_to_end
 ROOT = Path(__file__).parents[2]
 DEVICES = 8
 
 
-def write_config(path: Path, corpus: Path, **changes: Any) -> Path:
-    """A config file of a tiny pre-training with dropout and masking on."""
+def config(corpus: Path, **changes: Any) -> dict[str, Any]:
+    """A tiny pre-training with dropout and masking on."""
     model = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    values = {
+    return {
         "task": "pretraining",
         "corpus": str(corpus),
         "model": model | {"max_position_embeddings": 64},
@@ -44,6 +45,10 @@ def write_config(path: Path, corpus: Path, **changes: Any) -> Path:
         "optimizer": {"learning_rate": 1e-3},
         "mesh": {"data": -1},
     } | changes
+
+
+def write_config(path: Path, corpus: Path, **changes: Any) -> Path:
+    values = config(corpus, **changes)
     path.write_text(
         f"from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({values!r})\n"
     )
@@ -51,7 +56,7 @@ def write_config(path: Path, corpus: Path, **changes: Any) -> Path:
 
 
 def start(
-    config: Path,
+    config_file: Path,
     workdir: Path,
     process: int = 0,
     processes: int = 1,
@@ -59,14 +64,16 @@ def start(
     limits: str = "true",
 ) -> subprocess.Popen[str]:
     """``experiments.train`` as one of several processes, which share ``DEVICES``; ``limits``: of bash's ulimit."""
-    command = [sys.executable, "-m", "experiments.train", f"--config={config}", f"--workdir={workdir}"]
+    command = [sys.executable, "-m", "experiments.train", f"--config={config_file}", f"--workdir={workdir}"]
     if processes > 1:
         command += [f"--coordinator=127.0.0.1:{port}", f"--num_processes={processes}", f"--process_id={process}"]
     flags = re.sub(r"device_count=\d+", f"device_count={DEVICES // processes}", os.environ["XLA_FLAGS"])
     return subprocess.Popen(
         ["bash", "-c", f'{limits}; exec "$@"', "bash", *command],
         cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": flags},
+        # Compiled programs of their own: what is killed may leave half of one.
+        env=os.environ
+        | {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": f"{os.environ['JAX_COMPILATION_CACHE_DIR']}_hosts"},
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,9 +111,8 @@ def losses(workdir: Path) -> list[float]:
 def alone(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The workdir of one process with all devices along ``data``."""
     directory = tmp_path_factory.mktemp("alone")
-    ((code, text),) = ends([start(write_config(directory / "config.py", tiny_corpus), directory / "run")])
-    assert code == 0, text
-    return directory / "run"
+    train(config(tiny_corpus), directory)
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -124,9 +130,7 @@ def test_as_one_process_and_as_one_after_the_other(
     running[-1].send_signal(signal.SIGTERM)  # any of them may be told to go
     for code, text in ends(running):
         assert code in (0, 143), text  # 0: it had only steps left that were on their way
-    whole = write_config(tmp_path / "whole.py", tiny_corpus)
-    ((code, text),) = ends([start(whole, tmp_path / "run")])
-    assert code == 0, text
+    train(config(tiny_corpus), tmp_path / "run")
     np.testing.assert_allclose(losses(tmp_path / "run"), losses(alone), rtol=1e-6)
     for one, other in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (tmp_path / "run", alone)), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
@@ -141,8 +145,8 @@ def test_another_config_stops_all(tiny_corpus: Path, tmp_path: Path) -> None:
 
 
 def test_one_that_dies_stops_the_others_and_the_next_start_goes_on(tiny_corpus: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "config.py", tiny_corpus, train_steps=100_000)
-    running = start_all([config] * 2, tmp_path / "run")
+    endless = write_config(tmp_path / "config.py", tiny_corpus, train_steps=100_000)
+    running = start_all([endless] * 2, tmp_path / "run")
     wait_for_step(tmp_path / "run", 10, running[0])
     running[1].kill()
     (code, text), _ = ends(running, seconds=60)
@@ -156,8 +160,8 @@ def test_one_that_dies_stops_the_others_and_the_next_start_goes_on(tiny_corpus: 
 
 
 def test_one_that_never_comes_is_not_waited_for_ever(tiny_corpus: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "config.py", tiny_corpus)
-    command = [sys.executable, "-m", "experiments.train", f"--config={config}", f"--workdir={tmp_path / 'run'}"]
+    path = write_config(tmp_path / "config.py", tiny_corpus)
+    command = [sys.executable, "-m", "experiments.train", f"--config={path}", f"--workdir={tmp_path / 'run'}"]
     command += ["--coordinator=127.0.0.1:1", "--num_processes=2", "--process_id=1", "--meeting_seconds=5"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
@@ -179,11 +183,11 @@ def test_arguments_that_do_not_belong_together(arguments: tuple, message: str) -
 
 
 def test_two_runs_in_one_workdir(tiny_corpus: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "config.py", tiny_corpus, train_steps=100_000)
-    first = start(config, tmp_path / "run")
+    endless = write_config(tmp_path / "config.py", tiny_corpus, train_steps=100_000)
+    first = start(endless, tmp_path / "run")
     try:
         wait_for_step(tmp_path / "run", 10, first)
-        ((code, text),) = ends([start(config, tmp_path / "run")])
+        ((code, text),) = ends([start(endless, tmp_path / "run")])
         assert code == 1
         assert re.search(rf"run is in use by process {first.pid} on \S+; wait for it, stop it, or give another", text)
         assert first.poll() is None
