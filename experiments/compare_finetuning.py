@@ -7,8 +7,8 @@ PyTorch loop (``peers/torch_finetuning.py``) with the same batch size, epochs, s
 seed both read the rows in one order, which on some thousand rows decides more of a score than all else that is drawn;
 head and dropout each draws for itself. Sides take turns, only one works at a time. What is finished is kept in
 ``WORKDIR/results.jsonl``: a comparison that was stopped goes on, and further cases or seeds are added. Writes
-``finetuning_comparison.json`` and ``.md`` to --results; cases that an earlier command left there stay beside those of
-this one.
+``finetuning_comparison.json`` and ``.md`` to --results; cases that an earlier command left there, with the
+same encoder on the same machine, stay beside those of this one.
 """
 
 from __future__ import annotations

@@ -19,13 +19,17 @@ LABELS = {"ours": "bert_jax", "peer": "PyTorch transformers"}
 
 
 def write_page(results: dict[str, Any], directory: Path) -> None:
-    """Writes figures and page, with the other cases that ``directory`` has already, and prints the table."""
+    """Writes figures and page, and prints the table.
+
+    Other cases that ``directory`` has already, of the same encoder and machine, stay.
+    """
     for entry in results["cases"]:
         entry["summary"] = summarise(entry["case"], entry["runs"])
     path = directory / f"{NAME}.json"
     new = {entry["case"]: entry for entry in results["cases"]}
-    kept = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else []
-    old = {entry["case"]: entry for entry in kept}
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cases": []}
+    same = found.get("encoder") == results["encoder"] and found.get("machine") == results["machine"]
+    old = {entry["case"]: entry for entry in found["cases"] if same}
     results = results | {"cases": [new.get(case) or old[case] for case in CASES if case in new or case in old]}
     directory.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

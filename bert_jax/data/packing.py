@@ -162,6 +162,11 @@ def row_shape(examples: Examples, max_seq_length: int) -> Shape:
     return Shape(columns, max(1, columns // (COLUMNS_A_SLOT * examples.group)))
 
 
+def epoch_order(seed: int, epoch: int, size: int) -> Int[np.ndarray, " n"]:
+    """The examples of an epoch, in the order in which training takes them."""
+    return permutation(key_of(key_of(seed, size), epoch), size)
+
+
 class PackedBatches:
     """Training batches of exactly ``batch_size`` examples, packed: a pure function of (seed, step).
 
@@ -186,7 +191,7 @@ class PackedBatches:
             raise ValueError("no example to train on; check the training file")
         self.examples, self.pad_id, self.batch_size = examples, pad_id, batch_size
         self.shape = row_shape(examples, max_seq_length)
-        self._key = key_of(seed, len(examples))
+        self.seed = seed
         self._epoch: tuple[int, Int[np.ndarray, " n"]] = (-1, np.zeros(0, np.int64))
         self.row_counts = self._choose_row_counts(row_multiple)
 
@@ -215,7 +220,7 @@ class PackedBatches:
 
     def _order(self, epoch: int) -> Int[np.ndarray, " n"]:
         if self._epoch[0] != epoch:
-            self._epoch = epoch, permutation(key_of(self._key, epoch), len(self.examples))
+            self._epoch = epoch, epoch_order(self.seed, epoch, len(self.examples))
         return self._epoch[1]
 
     def _choose_row_counts(self, multiple: int) -> tuple[int, ...]:

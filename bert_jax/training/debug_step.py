@@ -16,22 +16,30 @@ from bert_jax.training.settings import Config, plan, read_config
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.step import gradients, prepared
 from bert_jax.training.train import begin, device_batches, spans
+from bert_jax.training.workdir import locked
 
 
 def debug_step(config: Config, workdir: str | Path, step: int) -> str:
     """What step number ``step`` (from 1) works on and gives; the text to show.
 
-    Nothing in the run is changed. ``workdir/debug_step_N`` receives ``batch.npz`` (what the step is given, masked) and
-    ``report.json``: the loss's parts, the examples, and of every parameter, before the step, and of its gradient the
-    largest absolute value, the norm and the share that is not finite.
+    The run goes on later as if this had not been. ``workdir/debug_step_N`` receives ``batch.npz`` (what the step is
+    given, masked) and ``report.json``: the loss's parts, the examples, and of every parameter, before the step, and of
+    its gradient the largest absolute value, the norm and the share that is not finite.
 
     Raises:
-        ValueError: the newest checkpoint is not before ``step``, or the run has fewer steps.
+        FileNotFoundError: there is no such workdir.
+        ValueError: the newest checkpoint is not before ``step``, the run has fewer steps, or is going on.
     """
+    if not Path(workdir).is_dir():
+        raise FileNotFoundError(f"no directory {workdir}; give the --workdir of the run to look into")
     settings, task = read_config(config, workdir)
     phases, mesh = plan(settings, task), make_mesh(settings.mesh)
     total = sum(phase.train_steps for phase in phases)
-    with jax.set_mesh(mesh), Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints:
+    with (
+        jax.set_mesh(mesh),
+        locked(Path(workdir)),
+        Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints,
+    ):
         state, step_function, _ = begin(settings, phases, task, mesh, checkpoints)
         first = int(state.step)
         if not first < step <= total:

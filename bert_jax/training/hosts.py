@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bert_jax.tasks.task import Stream
+from bert_jax.training.settings import differences
 
 # A process that has not been heard of for so long is dead; the others are then aborted with that message.
 HEARTBEAT_SECONDS = 20
@@ -95,8 +96,6 @@ def check_agreement(config: dict[str, Any], stream: Stream) -> None:
     Raises:
         ValueError: which process differs from process 0, and in what.
     """
-    if jax.process_count() == 1:
-        return
     digest = hashlib.sha256()
     for name, values in sorted(stream.batch(0).items()):
         digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
@@ -122,14 +121,6 @@ def _wait_for(address: str, seconds: float) -> None:
             if time.monotonic() > end:
                 raise ValueError(f"nobody listens at {address} after {seconds} s ({error}); {REMEDY}") from None
             time.sleep(0.5)
-
-
-def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """``field: old -> new`` for every leaf that differs."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        names = sorted(old.keys() | new.keys())
-        return [c for n in names for c in differences(old.get(n), new.get(n), f"{path}.{n}" if path else n)]
-    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
 
 
 def _all_say(text: str) -> list[str]:

@@ -68,32 +68,28 @@ class MetricLog:
             self._line(step, wait_seconds)
             self._restart(step, wait_seconds)
 
-    def check(self, step: int) -> None:
+    def check(self) -> None:
         """Waits for the steps since the last line. FloatingPointError: a loss or a gradient that is not finite."""
         self._means()
 
     def _means(self) -> dict[str, float]:
         """The means over the steps since the last line, their loss first."""
-        means = Means()
-        for number, figures in enumerate(self.pending, self.since + 1):
-            one = Means()
-            one.add([figures])
-            self._check(number, one.ratios())
-            means.add([figures])
-        values = means.ratios()
-        return {"loss": self._loss(values), **values} if values else {}
-
-    def _loss(self, values: dict[str, float]) -> float:
-        return sum(values[name] for name in self.objective)
-
-    def _check(self, step: int, values: dict[str, float]) -> None:
-        loss = self._loss(values)
-        if not math.isfinite(loss + values["gradient_norm"]):
+        values = self._ratios(self.pending)
+        if values and not _finite(values):  # the sum is of float64, so one of the steps is to blame
+            each = ((step, self._ratios([one])) for step, one in enumerate(self.pending, self.since + 1))
+            step, bad = next(pair for pair in each if not _finite(pair[1]))
             raise FloatingPointError(
-                f"loss {loss}, gradient norm {values['gradient_norm']} in step {step}: --debug_step={step} looks into"
-                " it, --config.skip_nonfinite=True leaves such steps out; or lower optimizer.learning_rate or lengthen"
-                " the warm-up, and start again: the last checkpoint is intact"
+                f"loss {bad['loss']}, gradient norm {bad['gradient_norm']} in step {step}: --debug_step={step} looks"
+                " into it, --config.skip_nonfinite=True leaves such steps out; or lower optimizer.learning_rate or"
+                " lengthen the warm-up, and start again: the last checkpoint is intact"
             )
+        return values
+
+    def _ratios(self, figures: list[Figures]) -> dict[str, float]:
+        means = Means()
+        means.add(figures)
+        values = means.ratios()
+        return {"loss": sum(values[name] for name in self.objective), **values} if values else {}
 
     def evaluation(self, step: int, result: dict[str, float], details: dict[str, Any]) -> None:
         """Writes the figures of an evaluation, and its details into ``evaluation.json``; none write nothing."""
@@ -139,6 +135,10 @@ class MetricLog:
             self.progress.show(step, values)
             if usual := self.spikes.above(values["loss"]):
                 self.say(f"step {step:,}: loss {values['loss']:.3f} is far above the {usual:.3f} of the lines before")
+
+
+def _finite(values: dict[str, float]) -> bool:
+    return math.isfinite(values["loss"] + values["gradient_norm"])
 
 
 def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:

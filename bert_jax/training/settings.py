@@ -6,14 +6,12 @@ import dataclasses
 import difflib
 import inspect
 import math
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
@@ -200,13 +198,18 @@ def plan(settings: TrainSettings, task: Task) -> tuple[Phase, ...]:
     if steps is None:
         examples = task.stream(settings.batch_size, settings.max_seq_length, 1).num_examples
         steps = max(1, int(examples / settings.batch_size * (settings.train_epochs or 0)))
-    if (settings.warmup_steps or 0) >= steps and jax.process_index() == 0:
-        print(
-            f"warmup_steps={settings.warmup_steps} of {steps} steps: the learning rate never gets to"
-            f" {settings.optimizer.learning_rate}; set fewer config.warmup_steps",
-            file=sys.stderr,
-        )
     return (Phase(steps, settings.max_seq_length, settings.batch_size, settings.accumulation_steps),)
+
+
+def long_warmup(settings: TrainSettings, phases: tuple[Phase, ...]) -> str:
+    """What to say where the warm-up is longer than the run; else nothing."""
+    steps = sum(phase.train_steps for phase in phases)
+    if (settings.warmup_steps or 0) < steps:
+        return ""
+    return (
+        f"warmup_steps={settings.warmup_steps} of {steps} steps: the learning rate never gets to"
+        f" {settings.optimizer.learning_rate}; set fewer config.warmup_steps"
+    )
 
 
 def learning_rate_fraction(
@@ -239,6 +242,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(plain(item) for item in value)
     return value
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """``field: old -> new`` for every leaf that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        return [c for n in names for c in differences(old.get(n), new.get(n), f"{path}.{n}" if path else n)]
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
 
 
 def _record(kind: type[T], values: dict[str, Any], what: str) -> T:

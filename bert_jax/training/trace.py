@@ -15,7 +15,7 @@ class Trace:
     """While open, ``before(step, state)`` starts the trace before its first step and ends it after its last."""
 
     def __init__(self, workdir: str | Path, steps: tuple[int, int] | None) -> None:
-        self.directory, self.steps, self.on = Path(workdir) / FOLDER, steps, False
+        self.directory, self.steps, self.on, self.taken = Path(workdir) / FOLDER, steps, False, False
 
     def __enter__(self) -> Trace:
         return self
@@ -23,7 +23,7 @@ class Trace:
     def __exit__(self, *_: object) -> None:
         if self.on:
             jax.profiler.stop_trace()
-        elif self.steps is not None and not self.directory.exists():
+        elif self.steps is not None and not self.taken:
             print(f"profile_steps={self.steps}: the run took none of them, so there is no trace", file=sys.stderr)
 
     def before(self, step: int, state: Any) -> None:
@@ -33,7 +33,7 @@ class Trace:
         if step == self.steps[0]:
             jax.block_until_ready(state)
             jax.profiler.start_trace(self.directory)
-            self.on = True
+            self.on = self.taken = True
         elif self.on and step > self.steps[1]:
             jax.block_until_ready(state)
             jax.profiler.stop_trace()

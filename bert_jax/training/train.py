@@ -19,7 +19,15 @@ from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.settings import Config, Phase, TrainSettings, learning_rate_fraction, plan, read_config
+from bert_jax.training.settings import (
+    Config,
+    Phase,
+    TrainSettings,
+    learning_rate_fraction,
+    long_warmup,
+    plan,
+    read_config,
+)
 from bert_jax.training.sharding import batch_sharding, local_parts, make_mesh, put_batch, row_devices, state_shardings
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
@@ -51,7 +59,10 @@ def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int]
     mesh = make_mesh(settings.mesh)
     # What is wrong with the held-out data is said now, not when the training is done.
     task.evaluation(task.eval_split, phases[-1].batch_size, phases[-1].max_seq_length, row_devices(mesh))
-    check_agreement(without_paths(config), open_stream(task, phases[0], mesh))
+    if jax.process_count() > 1:
+        check_agreement(without_paths(config), open_stream(task, phases[0], mesh))
+    if (warning := long_warmup(settings, phases)) and jax.process_index() == 0:
+        print(warning, file=sys.stderr)
     result: dict[str, float] = {}
     with (
         jax.set_mesh(mesh),
@@ -85,7 +96,7 @@ def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int]
                         due = step % settings.checkpoint_every_steps == 0 or step == last
                         stopping = stop.after(step)
                         if due or stopping or (evaluated and checkpoints.is_best(evaluated)):
-                            log.check(step)  # a state that is no number would be the newest for ever
+                            log.check()  # a state that is no number would be the newest for ever
                             checkpoints.save(state, evaluated)
                         if stopping:
                             checkpoints.wait()

@@ -20,8 +20,7 @@ from jax.experimental import multihost_utils
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.data.writing import write_json
 from bert_jax.tasks import Task
-from bert_jax.training.hosts import differences
-from bert_jax.training.settings import Config, TrainSettings, plain, read_config
+from bert_jax.training.settings import Config, TrainSettings, differences, plain, read_config
 from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER, read_run_config
 
 ENVIRONMENT = "environment.json"
@@ -52,7 +51,7 @@ def prepared_workdir(workdir: str | Path, config: Config, task: Task) -> Iterato
     with ExitStack() as stack:
         if jax.process_index() == 0:
             Path(workdir).mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_locked(Path(workdir)))
+            stack.enter_context(locked(Path(workdir)))
         prepare_workdir(workdir, config, task)
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("the workdir is prepared")
@@ -65,8 +64,12 @@ def prepared_workdir(workdir: str | Path, config: Config, task: Task) -> Iterato
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """The system takes the lock back however the process ends."""
+def locked(directory: Path) -> Iterator[None]:
+    """While open no other run may use the directory; the system takes the lock back however the process ends.
+
+    Raises:
+        ValueError: one does, said with its process.
+    """
     with (directory / LOCK).open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

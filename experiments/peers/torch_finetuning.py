@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bert_jax.data.keyed_random import key_of, permutation
+from bert_jax.data.packing import epoch_order
 from experiments.machine import available_cores
 from experiments.peers.line_protocol import Channel, serve
 from experiments.peers.torch_bert import BertAdam, linear_rate
@@ -122,9 +122,9 @@ class FineTuning:
 
     def _shuffled(self, seed: int) -> Iterator[list[Feature]]:
         """In the order of our side: on some thousand rows the order decides more of a score than all else drawn."""
-        size, key = self.settings.batch_size, key_of(seed, len(self.train_features))
+        size = self.settings.batch_size
         for epoch in count():
-            order = permutation(key_of(key, epoch), len(self.train_features))
+            order = epoch_order(seed, epoch, len(self.train_features))
             for first in range(0, len(order), size):
                 yield [self.train_features[i] for i in order[first : first + size]]
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -123,17 +124,33 @@ def alone(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_as_one_process_and_as_one_after_the_other(
     processes: int, mesh: dict[str, int], alone: Path, tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    """Half of the steps by several processes on another mesh, the rest by one: the numbers of one all along."""
-    half = write_config(tmp_path / "half.py", tiny_corpus, mesh=mesh)
-    running = start_all([half] * processes, tmp_path / "run")
-    wait_for_step(tmp_path / "run", 10, running[0])
-    running[-1].send_signal(signal.SIGTERM)  # any of them may be told to go
-    for code, text in ends(running):
-        assert code in (0, 143), text  # 0: it had only steps left that were on their way
+    """All steps by several processes; then the last ten again by one, from what the several saved."""
+    several = write_config(tmp_path / "several.py", tiny_corpus, mesh=mesh)
+    for code, text in ends(start_all([several] * processes, tmp_path / "run")):
+        assert code == 0, text
+    same_run(tmp_path / "run", alone)
+    assert (tmp_path / "run" / "report.html").is_file()
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "20")
     train(config(tiny_corpus), tmp_path / "run")
-    np.testing.assert_allclose(losses(tmp_path / "run"), losses(alone), rtol=1e-6)
-    for one, other in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (tmp_path / "run", alone)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    same_run(tmp_path / "run", alone)
+
+
+def same_run(one: Path, other: Path) -> None:
+    assert [read_params(run)[1]["step"] for run in (one, other)] == [20, 20]
+    np.testing.assert_allclose(losses(one), losses(other), rtol=1e-6)
+    for a, b in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (one, other)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
+
+
+def test_one_that_is_told_to_go_takes_the_others_along(tiny_corpus: Path, tmp_path: Path) -> None:
+    endless = write_config(tmp_path / "config.py", tiny_corpus, train_steps=100_000)
+    running = start_all([endless] * 2, tmp_path / "run")
+    wait_for_step(tmp_path / "run", 10, running[0])
+    running[1].send_signal(signal.SIGTERM)
+    (code, text), (other, _) = ends(running, seconds=60)
+    assert (code, other) == (143, 143), text
+    said = re.search(r"stopped at step ([\d,]+) and saved", text)
+    assert said and read_params(tmp_path / "run")[1]["step"] == int(said[1].replace(",", ""))
 
 
 def test_another_config_stops_all(tiny_corpus: Path, tmp_path: Path) -> None:

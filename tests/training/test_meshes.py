@@ -18,7 +18,7 @@ from bert_jax.training.sharding import MeshShape, make_mesh
 from bert_jax.training.step import TrainState
 from bert_jax.training.train import begin, device_batches
 from experiments.benchmark_step import NoCheckpoints
-from experiments.collectives import Collective, collectives
+from tests.training.collectives import Collective, collectives
 
 STEPS, BATCH, LENGTH, LAYERS, HIDDEN, INNER, HEADS = 20, 16, 32, 2, 32, 64, 8
 VOCABULARY = 128  # padded
@@ -146,7 +146,5 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 """
     found = {one.kind + str(one.times): one for one in collectives(text)}
     assert found["all-gather12"] == Collective("all-gather", "bf16", (8, 6), 2, 12)
-    assert found["all-gather12"].sent == 12 * 96 / 2
     assert found["all-reduce1"] == Collective("all-reduce", "f32", (14,), 4, 1)
-    assert found["all-reduce1"].sent == 2 * 56 * 3 / 4
     assert found["all-gather1"].shape == (16,) and found["all-gather1"].group == 4

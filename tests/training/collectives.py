@@ -7,12 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-import ml_dtypes  # noqa: F401  (gives NumPy the names of XLA's small types)
-import numpy as np
-
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
-_DTYPES = {"pred": "bool", "bf16": "bfloat16", **{f"f{n}": f"float{n}" for n in (16, 32, 64)}}
-_DTYPES |= {f"{kind}{n}": f"{name}{n}" for kind, name in (("s", "int"), ("u", "uint")) for n in (8, 16, 32, 64)}
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(rf"= (.+?) ({'|'.join(KINDS)})(-start)?\((.*)$")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
@@ -33,18 +28,6 @@ class Collective:
     shape: tuple[int, ...]
     group: int
     times: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the result, on one device."""
-        return math.prod(self.shape) * np.dtype(_DTYPES.get(self.dtype, "float32")).itemsize
-
-    @property
-    def sent(self) -> float:
-        """Bytes that a device sends for it in a step, by rings: each result's other parts once; a sum's twice."""
-        share = (self.group - 1) / self.group
-        each = {"all-reduce": 2 * share, "reduce-scatter": self.group - 1.0, "collective-permute": 1.0}
-        return self.times * self.size * each.get(self.kind, share)
 
 
 def collectives(text: str) -> list[Collective]:
@@ -78,7 +61,7 @@ def collectives(text: str) -> list[Collective]:
         for line in lines_of[computation]
         if (one := _read(line, count, devices))
     ]
-    return sorted(result, key=lambda one: -one.times * one.size)
+    return sorted(result, key=lambda one: -one.times * math.prod(one.shape))
 
 
 def _read(line: str, times: int, devices: int) -> Collective | None:
