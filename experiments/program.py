@@ -68,6 +68,8 @@ def keep_compilations() -> None:
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "bert_jax"))
+    # JAX would keep only what took a second; a run has dozens of small programs, which take seconds together.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def keep_memory_in_huge_pages() -> None:

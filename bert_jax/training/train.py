@@ -109,12 +109,29 @@ def begin(
     settings: TrainSettings, phases: tuple[Phase, ...], task: Task, mesh: Mesh, checkpoints: Checkpoints
 ) -> tuple[TrainState, Step, TrainState]:
     """The state to start from, on its devices; the compiled step, which donates its state; the state's shardings."""
-    optimizer = make_optimizer(settings.optimizer, jax.eval_shape(task.init, jax.random.key(0)))
-    hyperparameters = {
-        "learning_rate": settings.optimizer.learning_rate,
-        "weight_decay": settings.optimizer.weight_decay,
-    }
-    fresh = partial(init_state, task, optimizer, hyperparameters, settings.seed)
+    step_function, fresh, like = make_step(settings, phases, task, mesh)
+    shardings = jax.tree.map(lambda x: x.sharding, like)
+    state = checkpoints.restore(like)
+    if state is not None:
+        given = settings_of_state(hyperparameters(settings), settings.seed)
+        state = state.replace(**jax.device_put(given, NamedSharding(mesh, PartitionSpec())))
+    else:
+        state = jax.jit(fresh, out_shardings=shardings)()
+        if settings.init_from:
+            state = state.replace(params=jax.device_put(initial_params(settings, state.params, task), shardings.params))
+    return state, step_function, shardings
+
+
+def make_step(
+    settings: TrainSettings, phases: tuple[Phase, ...], task: Task, mesh: Mesh
+) -> tuple[Step, Callable[[], TrainState], TrainState]:
+    """What a mesh runs, of devices that may not be there: nothing is computed.
+
+    Returns:
+        The jitted step; what makes a fresh state, traceable; that state's shapes with their shardings.
+    """
+    optimizer = make_optimizer(settings.optimizer, jax.eval_shape(lambda: task.init(jax.random.key(0))))
+    fresh = partial(init_state, task, optimizer, hyperparameters(settings), settings.seed)
     shapes = jax.eval_shape(fresh)
     shardings = state_shardings(mesh, shapes)
     step_function = jax.jit(
@@ -131,15 +148,12 @@ def begin(
         donate_argnums=0,
     )
     like = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
-    state = checkpoints.restore(like)
-    if state is not None:
-        given = settings_of_state(hyperparameters, settings.seed)
-        state = state.replace(**jax.device_put(given, NamedSharding(mesh, PartitionSpec())))
-    else:
-        state = jax.jit(fresh, out_shardings=shardings)()
-        if settings.init_from:
-            state = state.replace(params=jax.device_put(initial_params(settings, state.params, task), shardings.params))
-    return state, step_function, shardings
+    return step_function, fresh, like
+
+
+def hyperparameters(settings: TrainSettings) -> dict[str, float]:
+    """Those that are arrays in the state, for a sweep to vary."""
+    return {"learning_rate": settings.optimizer.learning_rate, "weight_decay": settings.optimizer.weight_decay}
 
 
 def initial_params(settings: TrainSettings, fresh: Params, task: Task) -> Params:

@@ -1,6 +1,7 @@
 """Every mesh takes the steps of one device; what lies where, and what devices say to each other, is as meant."""
 
 import math
+import shutil
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -12,13 +13,16 @@ import pytest
 
 from bert_jax.tasks.pretraining import pretraining
 from bert_jax.tasks.task import Task
+from bert_jax.training.checkpoint import read_params
+from bert_jax.training.metric_log import read_metrics
 from bert_jax.training.optimizer import OptimizerSettings
 from bert_jax.training.settings import Phase, TrainSettings
 from bert_jax.training.sharding import MeshShape, make_mesh
 from bert_jax.training.step import TrainState
-from bert_jax.training.train import begin, device_batches
+from bert_jax.training.train import begin, device_batches, train
 from experiments.benchmark_step import NoCheckpoints
-from tests.training.collectives import Collective, collectives
+from experiments.compiled_program import Collective, Program
+from tests.training.test_hosts import config
 
 STEPS, BATCH, LENGTH, LAYERS, HIDDEN, INNER, HEADS = 20, 16, 32, 2, 32, 64, 8
 VOCABULARY = 128  # padded
@@ -89,7 +93,7 @@ def test_a_device_holds_its_share(name: str, run: Any) -> None:
 
 
 def said(run: Any, name: str) -> list[Collective]:
-    return collectives(run(MESHES[name])[2].as_text())
+    return Program.read(run(MESHES[name])[2].as_text()).collectives()
 
 
 def test_along_data_only_gradients_are_summed(run: Any) -> None:
@@ -128,23 +132,24 @@ def test_on_all_three_the_table_is_fetched_along_fsdp_alone(run: Any) -> None:
     assert [one.group for one in found if one.kind == "all-gather" and one.shape == (VOCABULARY // 2, HIDDEN)] == [2]
 
 
-def test_loops_count_as_often_as_they_run() -> None:
-    text = """HloModule jit_f, entry_computation_layout={()->()}, num_partitions=4
+@pytest.mark.parametrize("later", [{"data": 1}, {"data": 2}, {"data": 1, "fsdp": 2, "tensor": 2}], ids=["1", "2", "4"])
+def test_a_run_goes_on_with_fewer_devices(
+    later: dict[str, int], fsdp_run: Path, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """Saved after ten steps by eight devices along fsdp: the next ten are those that the eight would have taken."""
+    shutil.copytree(fsdp_run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "20")
+    train(config(tiny_corpus, mesh=later), tmp_path / "run")
+    steps = [[line for line in read_metrics(run) if "loss" in line] for run in (fsdp_run, tmp_path / "run")]
+    for name in ("step", "loss", "mlm_loss", "nsp_loss"):
+        one, other = ([line[name] for line in lines] for lines in steps)
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    for one, other in zip(*(jax.tree.leaves(read_params(run)[0]) for run in (fsdp_run, tmp_path / "run")), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
-%body (p: (s32[], f32[8])) -> (s32[], f32[8]) {
-  %ag = bf16[8,6]{1,0} all-gather(%x), channel_id=1, replica_groups=[2,2]<=[4], dimensions={0}
-}
 
-%cond (p: (s32[], f32[8])) -> pred[] {
-}
-
-ENTRY %main (a: f32[8]) -> f32[8] {
-  %w = (s32[], f32[8]) while(%t), condition=%cond, body=%body, backend_config={"known_trip_count":{"n":"12"}}
-  %ar = (f32[8]{0}, f32[2,3]{1,0}) all-reduce(%w, %z), replica_groups={}, to_apply=%add
-  %s = (f32[4], f32[16]) all-gather-start(%w), replica_groups={{0,1,2,3}}, dimensions={0}
-}
-"""
-    found = {one.kind + str(one.times): one for one in collectives(text)}
-    assert found["all-gather12"] == Collective("all-gather", "bf16", (8, 6), 2, 12)
-    assert found["all-reduce1"] == Collective("all-reduce", "f32", (14,), 4, 1)
-    assert found["all-gather1"].shape == (16,) and found["all-gather1"].group == 4
+@pytest.fixture(scope="module")
+def fsdp_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("eight")
+    train(config(tiny_corpus, mesh={"data": 1, "fsdp": 8}), directory)
+    return directory

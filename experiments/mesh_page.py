@@ -1,0 +1,106 @@
+"""What ``mesh_search.check`` found, as a table for the terminal and as one for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.topologies import CHIPS, Topology
+
+HEADER = ("mesh", "batch", "GiB/device", "TFLOP", "GB read+written", "GB sent", "ms a step", "sequences/s", "MFU")
+NOTE = (
+    "Two figures are the limits at the chip's stated speeds: arithmetic, memory and links all at once, and one after"
+    " the other.\nA real step is slower than the first, and may be slower than the second; they are for comparing."
+)
+
+
+def terminal_table(found: dict[str, Any]) -> str:
+    """One table a phase, the cheapest mesh marked, and the largest batch that fits on it."""
+    topology = Topology.of(found["topology"])
+    model = found["model"]
+    lines = [
+        f"{found['task']}, {model['num_hidden_layers']} layers of {model['hidden_size']}, {model['dtype']}, on"
+        f" {found['topology']}: {topology.count} x {stated(topology)}; {found['compiler']}"
+    ]
+    for phase in found["phases"]:
+        lines += ["", f"batch {phase['batch_size']:,} of {phase['length']} tokens", ""]
+        rows = [row(one) for one in phase["tried"]]
+        if phase["cheapest"] is not None:
+            rows[phase["cheapest"]][0] += " *"
+        if phase["largest"]:
+            rows.append(row(phase["largest"]))
+        lines += columns([list(HEADER), *rows])
+        lines.append("* cheapest of these" if phase["cheapest"] is not None else fits_nowhere(phase))
+        if phase["largest"]:
+            lines[-1] += (
+                f"; last line: about the largest batch that fits there ({per_device(phase['largest']):,} a device)"
+            )
+    return "\n".join([*lines, "", NOTE])
+
+
+def stated(topology: Topology) -> str:
+    """The chip's figures that the predictions use."""
+    chip = topology.chip
+    return (
+        f"{chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_bytes / 2**30:.0f} GiB at {chip.memory_speed / 1e9:,.0f} GB/s,"
+        f" links {chip.link_speed / 1e9:.0f} GB/s"
+    )
+
+
+def row(one: dict[str, Any]) -> list[str]:
+    """The cells of ``HEADER``."""
+    name = one["mesh_name"] + (" remat" if one["remat"] else "")
+    if not one["fits"]:
+        room = "does not fit" if one["memory_bytes"] is None else f"{one['memory_bytes'] / 2**30:.1f}: does not fit"
+        return [name, f"{one['batch_size']:,}", room, *[""] * (len(HEADER) - 3)]
+    best, worst = one["seconds"]
+    speeds = [one["batch_size"] / seconds for seconds in (best, worst)]
+    return [
+        name,
+        f"{one['batch_size']:,}",
+        f"{one['memory_bytes'] / 2**30:.2f}",
+        f"{one['device_flops'] / 1e12:.3g}",
+        f"{one['traffic_bytes'] / 1e9:.3g}",
+        f"{one['sent_bytes'] / 1e9:.2g}",
+        f"{1e3 * best:.3g} - {1e3 * worst:.3g}",
+        f"{speeds[1]:,.0f} - {speeds[0]:,.0f}",
+        f"{one['mfu'][1]:.0%} - {one['mfu'][0]:.0%}",
+    ]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Padded to the widest of each column, the first to the left."""
+    widths = [max(len(cells[number]) for cells in rows) for number in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+        for cells in rows
+    ]
+
+
+def fits_nowhere(phase: dict[str, Any]) -> str:
+    """What to do about it."""
+    return (
+        f"a batch of {phase['batch_size']:,} fits on none of these; try --config.model.remat=True,"
+        " --config.accumulation_steps=2, or --meshes with more fsdp or tensor"
+    )
+
+
+def per_device(one: dict[str, Any]) -> int:
+    return one["rows"] // (one["mesh"]["data"] * one["mesh"]["fsdp"])
+
+
+def chips() -> list[list[str]]:
+    """The stated figures of every chip, for a page."""
+    return [
+        [
+            name,
+            f"{chip.flops / 1e12:.0f}",
+            f"{chip.memory_bytes / 2**30:.0f}",
+            f"{chip.memory_speed / 1e9:,.0f}",
+            f"{chip.link_speed / 1e9:.0f}",
+        ]
+        for name, chip in CHIPS.items()
+    ]

@@ -1,0 +1,158 @@
+"""The table of ``experiments/results/scaling.md``: BASE and LARGE on accelerators to rent, by ``check_mesh``.
+
+    python -m experiments.scaling --workdir runs/scaling
+
+Every case is a run of ``check_mesh`` in a process of its own, two at a time; what is finished is kept in the workdir,
+so that a stopped table goes on. On two CPU cores a case takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.mesh_page import HEADER, NOTE, chips, per_device, row
+from experiments.topologies import Topology
+
+TOPOLOGIES = ("v5e-8", "v5e-256", "v5p-8", "v5p-64", "v6e-8", "v6e-64", "h100-8", "h200-8")
+PACKAGES = ("jax", "jaxlib", "libtpu", "flax")
+
+
+class Case(NamedTuple):
+    """A row's question: the paper's batch of 256 on this."""
+
+    topology: str
+    size: str
+    length: int
+    remat: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.topology}-{self.size}-{self.length}{'-remat' if self.remat else ''}"
+
+    @property
+    def arguments(self) -> list[str]:
+        config = f"configs/pretrain.py:size={self.size},seq={self.length}"
+        return ["--config", config, "--topology", self.topology, f"--config.model.remat={self.remat}"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    args = _parser().parse_args(arguments)
+    directory = Path(args.workdir)
+    directory.mkdir(parents=True, exist_ok=True)
+    chosen = [
+        Case(topology, size, length, remat)
+        for topology in args.topologies.split(",")
+        for size in ("base", "large")
+        for length, remat in ((128, False), (512, True))
+    ]
+    for case in chosen:
+        Topology.of(case.topology)  # a ValueError before anything is run
+    with ThreadPoolExecutor(args.at_a_time) as executor:
+        found = list(executor.map(lambda case: ask(case, directory), chosen))
+    done = [(case, one) for case, one in zip(chosen, found, strict=True) if one is not None]
+    if not done:
+        sys.exit("scaling: no case could be computed; see above")
+    path = Path(args.results) / "scaling.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(done), encoding="utf-8")
+    print(f"{len(done)} of {len(chosen)} cases -> {path}")
+
+
+def ask(case: Case, directory: Path) -> dict[str, Any] | None:
+    """What ``check_mesh`` finds, or found before; None where it fails, which is said."""
+    output = directory / f"{case.name}.json"
+    if not output.exists():
+        command = [sys.executable, "-m", "experiments.check_mesh", *case.arguments, "--output", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        print(f"{case.name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'done'}", flush=True)
+        if done.returncode:
+            return None
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+def page(done: Sequence[tuple[Case, dict[str, Any]]]) -> str:
+    """The whole page."""
+    versions = ", ".join(f"{name} {version}" for name in PACKAGES if (version := _version(name)))
+    parts = [_INTRODUCTION.format(date=date.today().isoformat(), versions=versions, note=NOTE.replace("\n", " "))]
+    parts.append(_table(("chip", "TFLOP/s (bfloat16)", "GiB", "GB/s memory", "GB/s to others"), chips()))
+    for size in dict.fromkeys(case.size for case, _ in done):
+        for length in dict.fromkeys(case.length for case, _ in done):
+            rows = [
+                line for case, one in done if (case.size, case.length) == (size, length) for line in lines(case, one)
+            ]
+            if rows:
+                parts += [f"## {size.upper()}, {length} tokens", _table(("", *HEADER), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def lines(case: Case, found: dict[str, Any]) -> list[list[str]]:
+    """A line for each mesh, the cheapest in bold, and one for the largest batch."""
+    phase = found["phases"][0]
+    result = []
+    for number, one in enumerate(phase["tried"]):
+        cells = row(one)
+        cells[0] = f"**{cells[0]}**" if number == phase["cheapest"] else cells[0]
+        result.append([case.topology if number == 0 else "", *cells])
+    if phase["largest"]:
+        cells = row(phase["largest"])
+        cells[1] = f"{cells[1]} ({per_device(phase['largest']):,} a device): the largest"
+        result.append(["", *cells])
+    return result
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_INTRODUCTION = """# BERT pre-training on accelerators to rent
+
+Made by `python -m experiments.scaling --workdir runs/scaling` on {date} with {versions}. No accelerator was there: the
+step that training compiles (bfloat16, layers in a loop, the paper's batch of 256 sequences; with `model.remat` at 512
+tokens, without at 128) is compiled for the devices, TPUs by the TPU compiler, GPUs as a mesh of as many CPU devices,
+and the program is read:
+
+- **GiB/device**: the TPU compiler's peak, parameters and moments included. For GPUs what the CPU's program holds at
+  once, which computes much of bfloat16 in float32: more than a GPU needs. "does not fit" is the compiler's word, or
+  means more than nine tenths of a GPU's memory.
+- **TFLOP**: matrix products of a device, forward and backward, with what remat computes again. **MFU** counts what is
+  needed, once.
+- **GB read+written**: operands and results of all instructions, loops as often as they run; what the TPU compiler
+  keeps in VMEM does not count. A GPU's compiler fuses otherwise than a CPU's, so for GPUs this is coarse.
+- **GB sent**: by one device, the ring algorithms' share of every exchange.
+- **ms a step, sequences/s, MFU**: {note} None has been compared with a real machine yet.
+- **bold**: the cheapest of the meshes tried, by the slower of both times. The last line of each: about the largest
+  batch that fits on it.
+
+What the makers state, of one chip:"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scaling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="for what each case found")
+    parser.add_argument("--topologies", default=",".join(TOPOLOGIES), metavar="NAMES", help="default: %(default)s")
+    parser.add_argument("--results", default="experiments/results", metavar="DIR", help="default: %(default)s")
+    parser.add_argument("--at_a_time", type=int, default=2, metavar="N", help="cases at once (default %(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
