@@ -8,7 +8,7 @@ seed both read the rows in one order, which on some thousand rows decides more o
 head and dropout each draws for itself. Sides take turns, only one works at a time. What is finished is kept in
 ``WORKDIR/results.jsonl``: a comparison that was stopped goes on, and further cases or seeds are added. Writes
 ``finetuning_comparison.json`` and ``.md`` to --results; cases that an earlier command left there, with the
-same encoder on the same machine, stay beside those of this one.
+same encoder on the same machine, stay beside those of this one, and runs of the same settings are not made again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bert_jax.interop.weight_files import SAFETENSORS
 from bert_jax.training.optimizer import OptimizerSettings
 from experiments.benchmark_step import PEER_PACKAGES, missing_packages
 from experiments.finetuning_cases import CASES, Case, Sizes, write_case
-from experiments.finetuning_page import write_page
+from experiments.finetuning_page import published_runs, write_page
 from experiments.machine import describe
 from experiments.peers.line_protocol import Worker
 
@@ -76,7 +76,8 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
         settings = {"encoder": encoder_sha256, "data": data, "order": "shared"} | {
             key: config[key] for key in DECISIVE if config.get(key) is not None
         }
-        results = finish(name, config, settings, range(args.seeds), log)
+        published = published_runs(Path(args.results), name, settings)
+        results = finish(name, config, settings, range(args.seeds), log, published)
         entries.append({"case": name, "command": command, "settings": settings, "runs": results})
     found = {"encoder": args.encoder, "machine": describe(), "cases": entries}
     write_page(found, Path(args.results))
@@ -136,17 +137,22 @@ def peer_settings(case: Case, config: Config) -> dict[str, Any]:
 
 
 def finish(
-    name: str, config: Config, settings: dict[str, Any], seeds: Sequence[int], log: Path
+    name: str,
+    config: Config,
+    settings: dict[str, Any],
+    seeds: Sequence[int],
+    log: Path,
+    published: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """The results of both sides with all seeds; those that are in ``log`` already are not run again.
+    """The results of both sides with all seeds; those in ``log`` or ``published`` are not run again.
 
     What ``log`` has of further seeds counts as well: a case that has run with more keeps them.
     """
     settings = json.loads(json.dumps(settings))
-    kept = {}
+    kept = {(run["side"], run["seed"]): run for run in published}
     if log.exists():
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-        kept = {(e["side"], e["seed"]): e for e in lines if e["case"] == name and e["settings"] == settings}
+        kept |= {(e["side"], e["seed"]): e for e in lines if e["case"] == name and e["settings"] == settings}
     with ExitStack() as stack:
         runs: dict[str, Run] = {}
         for seed in seeds:

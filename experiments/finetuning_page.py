@@ -15,6 +15,7 @@ from scipy import stats
 from experiments.finetuning_cases import CASES
 
 NAME = "finetuning_comparison"
+FEWEST = 3  # seeds for an interval
 LABELS = {"ours": "bert_jax", "peer": "PyTorch transformers"}
 
 
@@ -28,7 +29,7 @@ def write_page(results: dict[str, Any], directory: Path) -> None:
     path = directory / f"{NAME}.json"
     new = {entry["case"]: entry for entry in results["cases"]}
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cases": []}
-    same = found.get("encoder") == results["encoder"] and found.get("machine") == results["machine"]
+    same = found.get("encoder") == results["encoder"] and _hardware(found) == _hardware(results)
     old = {entry["case"]: entry for entry in found["cases"] if same}
     results = results | {"cases": [new.get(case) or old[case] for case in CASES if case in new or case in old]}
     directory.mkdir(parents=True, exist_ok=True)
@@ -36,6 +37,18 @@ def write_page(results: dict[str, Any], directory: Path) -> None:
     text = page(results)
     (directory / f"{NAME}.md").write_text(text, encoding="utf-8")
     print(score_table(results["cases"]))
+
+
+def published_runs(directory: Path, case: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of a case on the page in ``directory``, if they had just these settings."""
+    path, wanted = directory / f"{NAME}.json", json.loads(json.dumps(settings))
+    found = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else []
+    return [run for entry in found if entry["case"] == case and entry["settings"] == wanted for run in entry["runs"]]
+
+
+def _hardware(results: dict[str, Any]) -> dict[str, Any]:
+    """The machine but for its kernel, which a rented one changes overnight."""
+    return {name: value for name, value in results.get("machine", {}).items() if name != "system"}
 
 
 def summarise(case: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -61,12 +74,12 @@ def summarise(case: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def statistics(values: Sequence[float]) -> dict[str, Any]:
     """Mean, standard deviation (n - 1), median, max, and the 95 % interval of the mean by Student's t.
 
-    The last two of one value are None.
+    One value has no deviation; fewer than ``FEWEST`` have no interval that says anything.
     """
     n = len(values)
     mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1)) if n > 1 else None
     interval: list[float | None] = [None, None]
-    if deviation is not None:
+    if deviation is not None and n >= FEWEST:
         half = float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
         interval = [mean - half, mean + half]
     return {
@@ -116,15 +129,14 @@ def page(results: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     where = f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB; Python"
     where += f" {machine['python']}; {versions}."
-    seeds = min(len({run["seed"] for run in entry["runs"]}) for entry in cases)
     commands = "\n".join(f"    {command}" for command in dict.fromkeys(entry["command"] for entry in cases))
     return f"""# Fine-tuning beside PyTorch
 
 {commands}
 
-Encoder `{results["encoder"]}`, the same rows and hyperparameters on both sides, {seeds} seeds each or
-more. Head and dropout are drawn by each side for itself; so is the order of the rows, but where the second table says
-"shared": there both sides of a seed read them in one order, which on some thousand rows moves a score by points, on
+Encoder `{results["encoder"]}`, the same rows, hyperparameters and seeds on both sides. Head and dropout
+are drawn by each side for itself; so is the order of the rows, but where the second table says "shared": there both
+sides of a seed read them in one order, which on some thousand rows moves a score by points, on
 either side alike. Ours packs several sequences into a row; the peer pads every batch to its longest sequence, evaluates
 in the files' order, and both compute in float32. Scores in per cent on the development set after the last step.
 
@@ -143,14 +155,15 @@ Hashes of data and encoder, and every seed's scores, are in `{NAME}.json`. How f
 
 def _hyperparameters(cases: Sequence[dict[str, Any]]) -> str:
     rows = [
-        "| | batch | epochs | steps, ours / peer | length | learning rate | Adam's bias | order |",
-        "|---|--:|--:|--:|--:|--:|---|---|",
+        "| | seeds | batch | epochs | steps, ours / peer | length | learning rate | Adam's bias | order |",
+        "|---|--:|--:|--:|--:|--:|--:|---|---|",
     ]
     for entry in cases:
         settings = entry["settings"]
         steps = {run["side"]: run["steps"] for run in entry["runs"]}
         rows.append(
-            f"| {CASES[entry['case']].title} | {settings['batch_size']} | {settings['train_epochs']:g} |"
+            f"| {CASES[entry['case']].title} | {len({run['seed'] for run in entry['runs']})} |"
+            f" {settings['batch_size']} | {settings['train_epochs']:g} |"
             f" {steps['ours']} / {steps['peer']} | {settings['max_seq_length']} |"
             f" {settings['optimizer']['learning_rate']:g} |"
             f" {'corrected' if settings['optimizer']['bias_correction'] else 'as the original'} |"

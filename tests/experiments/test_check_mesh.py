@@ -75,7 +75,7 @@ def test_the_time_is_between_all_at_once_and_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 32, 100])
-@pytest.mark.parametrize("bend", [0.0, 3e-3])
+@pytest.mark.parametrize("bend", [0.0, 1e-3])
 def test_the_largest_batch_is_found(rows: int, bend: float) -> None:
     """Whatever the first batch, and although memory does not grow quite evenly."""
     limit, tried = 1000.0, []

@@ -26,7 +26,7 @@ from experiments import compare_finetuning
 from experiments.benchmark_step import NoCheckpoints
 from experiments.compare_finetuning import choose_cases, find_encoder, main, make_config, peer_settings
 from experiments.finetuning_cases import CASES, Sizes, by_source, write_case
-from experiments.finetuning_page import is_degenerate, statistics, summarise
+from experiments.finetuning_page import is_degenerate, published_runs, statistics, summarise
 from tests.tiny_model import QUIET
 
 WORDS = ["the", "man", "plays", "a", "red", "guitar", "in", "rain", "dog", "runs", "on", "green"]
@@ -249,9 +249,24 @@ def test_verdict(mean: float, verdict: str) -> None:
     def run(side: str, score: float) -> dict[str, Any]:
         return {"side": side, "scores": {"accuracy": score, "degenerate": float(score == 0.51)}}
 
-    found = summarise("qnli", [run("ours", mean), run("ours", mean), run("peer", 0.49), run("peer", 0.51)])
+    peers = [run("peer", score) for score in (0.49, 0.5, 0.51)]
+    found = summarise("qnli", [run("ours", mean), run("ours", mean), *peers])
     assert found["scores"]["accuracy"]["verdict"] == verdict
     assert found["degenerate"] == {"ours": 0, "peer": 1}
+    assert summarise("qnli", [run("ours", mean), *peers[:2]])["scores"]["accuracy"]["verdict"] == "unknown"
+
+
+def test_what_is_published_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"optimizer": {"learning_rate": 1e-4}, "order": "shared", "lengths": (1, 2)}
+    runs = [{"side": side, "seed": seed, "scores": {}} for seed in (0, 1) for side in ("ours", "peer")]
+    page = {"cases": [{"case": "qnli", "settings": settings, "runs": runs}]}
+    (tmp_path / "finetuning_comparison.json").write_text(json.dumps(page))
+    published = published_runs(tmp_path, "qnli", settings)
+    assert published == runs
+    assert not published_runs(tmp_path, "qnli", settings | {"order": "its own"})
+    assert not published_runs(tmp_path, "sts-b", settings) and not published_runs(tmp_path / "no", "qnli", settings)
+    monkeypatch.setattr(compare_finetuning, "RUNNERS", {})
+    assert compare_finetuning.finish("qnli", {}, settings, range(2), tmp_path / "log", published) == runs
 
 
 def test_runs_that_learned_nothing() -> None:
