@@ -73,7 +73,13 @@ def test_a_trace_shows_no_pause(tiny_corpus: Path, tmp_path: Path, monkeypatch: 
 
 
 MEASURE = """
-import json, sys, jax
+import json, runpy, sys
+
+from experiments.program import keep_compilations
+
+keep_compilations()  # as the program does, but before JAX is imported here
+import jax
+
 seconds = []
 
 def listen(event, duration, **_):
@@ -82,7 +88,6 @@ def listen(event, duration, **_):
 
 jax.monitoring.register_event_duration_secs_listener(listen)
 sys.argv = ["experiments.train", *sys.argv[1:]]
-import runpy
 try:
     runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)
 finally:
