@@ -6,7 +6,7 @@ Compiles the training step for the devices of the topology: by the TPU compiler 
 there (no chip is needed), else for as many simulated CPU devices. Prints for each mesh tried the memory of a device,
 arithmetic, memory traffic, what is sent to other devices, and the time that these take at the chip's stated speeds;
 then the cheapest mesh and the largest batch that fits on it. Without a corpus in the config, pre-training takes random
-words. How the figures come about is said in ``experiments/mesh_costs.py``; no real accelerator was asked.
+words. How the figures come about is said in ``experiments/mesh/costs.py``; no real accelerator was asked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from experiments.mesh.topologies import Topology
 from experiments.program import run_program
-from experiments.topologies import Topology
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
 flags.mark_flag_as_required("config")
@@ -36,8 +36,8 @@ def main() -> None:
     topology = Topology.of(_TOPOLOGY.value, _SIMULATE.value)
     topology.prepare()
     # Only now, for they start JAX.
-    from experiments.mesh_page import terminal_table
-    from experiments.mesh_search import check
+    from experiments.mesh.page import terminal_table
+    from experiments.mesh.search import check
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)

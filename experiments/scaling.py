@@ -19,10 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.mesh_page import HEADER, NOTE, chips, per_device, row
-from experiments.topologies import Topology
+from experiments.mesh.page import HEADER, NOTE, chips, per_device, row
+from experiments.mesh.topologies import Topology
 
-TOPOLOGIES = ("v5e-8", "v5e-256", "v5p-8", "v5p-64", "v6e-8", "v6e-64", "h100-8", "h200-8")
+TOPOLOGIES = ("v5e-8", "v6e-8", "v5p-16", "h100-8", "h200-8", "v5e-256")
 PACKAGES = ("jax", "jaxlib", "libtpu", "flax")
 
 

@@ -14,9 +14,9 @@ from bert_jax.tasks.task import Task
 from bert_jax.training.settings import Phase, TrainSettings
 from bert_jax.training.sharding import MeshShape, make_mesh
 from experiments.benchmark_step import Setting, make_task, predictions_of, required_flops, synthetic_batch
-from experiments.mesh_costs import Costs, needed_flops, step_costs
-from experiments.mesh_search import FULL, check, largest_batch, mesh_shapes
-from experiments.topologies import CHIPS, SIMULATED, Topology
+from experiments.mesh.costs import Costs, needed_flops, step_costs
+from experiments.mesh.search import FULL, check, largest_batch, mesh_shapes
+from experiments.mesh.topologies import CHIPS, SIMULATED, Topology
 
 SETTING = Setting("tiny", seq=64, batch=16, dtype="float32", vocab_size=1000)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.compiled_program import Collective, Program, array_bytes, main_memory_bytes
+from experiments.mesh.compiled_program import Collective, Program, array_bytes, main_memory_bytes
 
 LOOP = """HloModule jit_f, entry_computation_layout={()->()}, num_partitions=4
 

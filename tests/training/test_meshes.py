@@ -21,7 +21,7 @@ from bert_jax.training.sharding import MeshShape, make_mesh
 from bert_jax.training.step import TrainState
 from bert_jax.training.train import begin, device_batches, train
 from experiments.benchmark_step import NoCheckpoints
-from experiments.compiled_program import Collective, Program
+from experiments.mesh.compiled_program import Collective, Program
 from tests.training.test_hosts import config
 
 STEPS, BATCH, LENGTH, LAYERS, HIDDEN, INNER, HEADS = 20, 16, 32, 2, 32, 64, 8

@@ -18,8 +18,8 @@ from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.settings import Phase, TrainSettings
 from bert_jax.training.sharding import batch_sharding, row_devices
 from bert_jax.training.train import make_step, open_stream
-from experiments.compiled_program import Program
-from experiments.topologies import Chip
+from experiments.mesh.compiled_program import Program
+from experiments.mesh.topologies import Chip
 
 ARITHMETIC_WITH_REMAT = 4 / 3  # forward once more
 

@@ -1,11 +1,11 @@
-"""What ``mesh_search.check`` found, as a table for the terminal and as one for a page."""
+"""What ``search.check`` found, as a table for the terminal and as one for a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.topologies import CHIPS, Topology
+from experiments.mesh.topologies import CHIPS, Topology
 
 HEADER = ("mesh", "batch", "GiB/device", "TFLOP", "GB read+written", "GB sent", "ms a step", "sequences/s", "MFU")
 NOTE = (

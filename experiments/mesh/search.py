@@ -14,8 +14,8 @@ from bert_jax.data.corpus import write_corpus
 from bert_jax.training.settings import Config, Phase, plain, plan, read_config
 from bert_jax.training.sharding import MeshShape, make_mesh
 from experiments.benchmark_step import SPECIAL_TOKENS, whole_words
-from experiments.mesh_costs import Costs, step_costs
-from experiments.topologies import SIMULATED, Topology
+from experiments.mesh.costs import Costs, step_costs
+from experiments.mesh.topologies import SIMULATED, Topology
 
 # Of a simulated device's memory, for its runtime and for what lies badly; a TPU's compiler says itself what fits.
 USABLE = 0.9
@@ -93,9 +93,9 @@ def _check_phase(
 
 
 def mesh_shapes(meshes: str | None, count: int) -> list[MeshShape]:
-    """Those of ``'data=8 data=2,fsdp=4'``, or the usual ones of so many devices, each once."""
+    """Those of ``'data=8 data=2,fsdp=4'``, or all devices along data, all along fsdp, and two along tensor."""
     if meshes is None:
-        usual = [(count, 1, 1), (1, count, 1), (count // 8, 8, 1), (count // 4, 4, 1), (count // 2, 1, 2)]
+        usual = [(count, 1, 1), (1, count, 1), (count // 2, 1, 2)]
         return [MeshShape(*sizes) for sizes in dict.fromkeys(usual) if sizes[0] * sizes[1] * sizes[2] == count]
     shapes = []
     for part in meshes.split():
