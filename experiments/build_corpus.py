@@ -5,18 +5,35 @@
 
 Without --tokenizer a vocabulary is learned first, from the same inputs. The corpus is the same to the byte for
 any number of workers. It appears when it is complete; an interrupted build leaves nothing.
+
+A text too large for one machine is read and tokenised by Apache Beam (`pip install '.[beam]'`) on Flink, Spark or
+Dataflow, and appended here; the corpus is the same to the byte. We test this with Beam's own runner on one machine;
+the following commands we have not run:
+
+    python -m experiments.build_corpus --input '/shared/cc/*.txt.gz' --output /shared/corpus --tokenizer vocab.txt \\
+        --runner beam --beam_options='--runner=FlinkRunner --flink_master=HOST:8081 --parallelism=64
+            --environment_type=DOCKER --environment_config=IMAGE'
+    ... --runner beam --parts_dir gs://BUCKET/parts --beam_options='--runner=DataflowRunner --project=P --region=R
+            --temp_location=gs://BUCKET/tmp --sdk_container_image=IMAGE --max_num_workers=64'
+
+Give absolute names. Every worker must see the inputs under the name that they have here (NFS, Lustre, a mounted
+bucket; for tfds: its TFDS_DATA_DIR), must have bert_jax and its requirements (IMAGE: Beam's for this Python, plus
+requirements.txt and this checkout) and write to --parts_dir: a folder that all share, or gs://, s3://, hdfs://
+(`apache-beam[gcp]`, ...). What it holds until it is appended takes about as much space as the corpus. One input is
+one piece of work: give many files rather than one large one.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.corpus_builder import build, check_arguments, sample_texts
+from bert_jax.data.corpus_builder import EncodeAll, build, check_arguments, sample_texts
 from bert_jax.data.documents import Reading
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
 
@@ -36,6 +53,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
     """Learn the vocabulary if there is none, build; the corpus's info and the seconds of the building."""
     reading = Reading(args.format, args.documents, args.text_field, args.language)
     check_arguments(Path(args.output), args.held_out, args.workers, args.overwrite)
+    encode_all = _encode_all(args)
     tokenizer = load_tokenizer(args.tokenizer, lowercase=args.lowercase) if args.tokenizer else _learn(args, reading)
     start = time.perf_counter()
     info = build(
@@ -46,6 +64,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
         workers=args.workers,
         overwrite=args.overwrite,
         reading=reading,
+        encode_all=encode_all,
     )
     return info, time.perf_counter() - start
 
@@ -71,6 +90,24 @@ def summary(info: dict[str, Any], output: str | Path, seconds: float | None = No
     speed = f" in {seconds:,.1f} s, {megabytes / seconds:,.1f} MB/s" if seconds else ""
     rows.append(f"{megabytes:,.1f} MB of text{speed} -> {output}")
     return "\n".join(rows)
+
+
+def _encode_all(args: argparse.Namespace) -> EncodeAll | None:
+    """What --runner says; None for this machine's processes. ValueError for flags that are the other runner's."""
+    if args.runner == "local":
+        for name in ("beam_options", "parts_dir"):
+            if getattr(args, name) is not None:
+                raise ValueError(f"--{name} is of --runner beam; add that or leave it out")
+        return None
+    if args.workers is not None:
+        raise ValueError(
+            "--workers counts this machine's processes; with --runner beam its runner's option does, such as "
+            "--beam_options='--direct_running_mode=multi_processing --direct_num_workers=4'"
+        )
+    from bert_jax.data.corpus_beam import encode_on_beam
+
+    parts_dir = args.parts_dir or os.path.abspath(args.output) + ".parts"
+    return encode_on_beam(args.beam_options or "", parts_dir)
 
 
 def _learn(args: argparse.Namespace, reading: Reading) -> Tokenizer:
@@ -121,6 +158,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--language", default="en", help="of the sentence splitter's abbreviations (default %(default)s)")
     add("--held_out", type=float, default=0.01, help="share of documents for evaluation (default %(default)s)")
     add("--workers", type=int, help="processes (default: the cores of this machine)")
+    add("--runner", choices=("local", "beam"), default="local", help="local: this machine; beam: Apache Beam (above)")
+    add(
+        "--beam_options",
+        metavar="OPTIONS",
+        help="Beam's own, as ='--NAME=VALUE ...', among them its runner (default: one in this process)",
+    )
+    add("--parts_dir", metavar="DIR", help="where Beam's workers leave what they encoded (default: OUTPUT.parts)")
     add("--overwrite", action="store_true", help="replace a finished corpus")
     return parser
 

@@ -11,10 +11,11 @@ import multiprocessing
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ from bert_jax.data.duplicates import DuplicateShare
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer, unknown_warning
 
+# (inputs, what encodes a unit, what reading meets, files by kind) -> the encoded units of all inputs in order. The
+# last two are filled by the time that the iterator ends.
+EncodeAll = Callable[
+    [list[str] | Iterable[Input], UnitEncoder, Problems, dict[str, int]],
+    Iterator[EncodedUnit],
+]
 VOCABULARY_BYTES = 128 << 20  # of text, at most about this much is looked at to learn a vocabulary
 _COMPRESSION = 4  # assumed ratio of compressed inputs, only to spread that sample
 _DECOMPOSES = (
@@ -53,6 +60,7 @@ def build(
     overwrite: bool = False,
     reading: Reading | None = None,
     progress: bool = True,
+    encode_all: EncodeAll | None = None,
 ) -> dict[str, Any]:
     """Build the corpus directory `output`; the contents of its `corpus.json`.
 
@@ -60,6 +68,7 @@ def build(
     held_out: the share of documents for evaluation, chosen by their contents.
     workers: processes; None = the cores of this machine, 1 = no other process. The corpus is the same.
     overwrite: replace a finished corpus; anything else in `output` is never touched.
+    encode_all: does the reading and tokenising instead of `workers` (`corpus_beam`). The corpus is the same.
 
     What cannot be read is skipped and counted in the result, with the first place of each kind. No document at
     all is a ValueError, a pattern without a file a FileNotFoundError. `output` appears when all is done.
@@ -79,11 +88,11 @@ def build(
     with _building(Path(output)) as directory:
         corpus = _Builder(directory, tokenizer)
         problems, formats = Problems(), {}
-        units = read_units(names, reading, problems, formats)
         encoder = UnitEncoder(tokenizer, reading, held_out)
+        encode_all = encode_all or partial(_encode_here, workers)
         try:
             with tqdm(total=total, unit="B", unit_scale=True, desc="corpus", disable=not progress) as bar:
-                for encoded in _map_in_order(units, encoder, workers):
+                for encoded in encode_all(names, encoder, problems, formats):
                     corpus.append(encoded)
                     bar.update(encoded.file_bytes or encoded.size)
             problems.merge(corpus.problems)
@@ -255,6 +264,13 @@ def _no_document(problems: Problems) -> str:
 
 def _append(writer: SplitWriter, arrays: Arrays, continues: bool = False) -> None:
     writer.append(arrays.ids, arrays.sentence_lengths, arrays.document_lengths, continues)
+
+
+def _encode_here(
+    workers: int, names: list[str] | Iterable[Input], encoder: UnitEncoder, problems: Problems, formats: dict[str, int]
+) -> Iterator[EncodedUnit]:
+    """`EncodeAll` by processes of this machine."""
+    return _map_in_order(read_units(names, encoder.reading, problems, formats), encoder, workers)
 
 
 def _map_in_order(units: Iterable[Unit], encode: UnitEncoder, workers: int) -> Iterator[EncodedUnit]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +20,7 @@ from bert_jax.data.duplicates import hash_sentences
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer
 
-_CHECKED_CHARACTERS = 2_000  # of each unit, for warnings about the script
+_CHECKED_SENTENCES, _CHECKED_CHARACTERS = 100, 2_000  # of each part of a unit, for warnings about the script
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,6 @@ class UnitEncoder:
         in_head[:1] = has_head
         train, held = ~held_out & ~in_head, held_out & ~in_head
         last = None if train.sum() + held.sum() == 0 else SPLITS[int(held_out[-1])]
-        sample = " ".join(documents.sentences[:100])[:_CHECKED_CHARACTERS]
         return EncodedUnit(
             head=_select(arrays, in_head),
             head_hash=int(hashes[0]) if has_head else 0,
@@ -81,7 +82,7 @@ class UnitEncoder:
             ends_open=documents.ends_open and bool(filled[-1:].any()),
             one_sentence_documents=int((arrays.document_lengths[~in_head] == 1).sum()),
             problems=documents.problems,
-            decomposes=self.tokenizer.decomposes(sample),
+            decomposes=any(not text.isascii() and self.tokenizer.decomposes(text) for text in _samples(documents)),
             size=unit.size,
             file_bytes=unit.file_bytes,
         )
@@ -91,20 +92,28 @@ class UnitEncoder:
         ids, lengths = self.tokenizer.encode_batch(documents.sentences)
         owners = np.repeat(np.arange(len(documents.lengths)), documents.lengths)
         kept = lengths > 0
-        place = documents.source
         if not kept.all():
+            place = documents.source(int(np.argmin(kept)))
             documents.problems.add("sentence without tokens", place, int((~kept).sum()))
         sizes = np.bincount(owners[kept], minlength=len(documents.lengths))
         filled = sizes > 0
-        lost = (~filled & (np.array(documents.lengths, np.int64) > 0)).sum()
-        if lost:
-            documents.problems.add("document without tokens", place, int(lost))
+        lost = ~filled & (np.array(documents.lengths, np.int64) > 0)
+        if lost.any():
+            place = documents.source(int(np.argmax(lost[owners])))
+            documents.problems.add("document without tokens", place, int(lost.sum()))
         arrays = Arrays(
             ids.astype(token_dtype(self.tokenizer.vocab_size)),
             lengths[kept].astype(np.int32),
             sizes[filled].astype(np.int32),
         )
         return arrays, filled
+
+
+def _samples(documents: Documents) -> Iterator[str]:
+    """The beginning of each part: parts, unlike units, depend on the inputs alone and not on what is read with them."""
+    starts = [start for start, _ in documents.parts]
+    for start, end in itertools.pairwise([*starts, len(documents.sentences)]):
+        yield " ".join(documents.sentences[start : min(end, start + _CHECKED_SENTENCES)])[:_CHECKED_CHARACTERS]
 
 
 def hash_documents(documents: Documents) -> UInt64[np.ndarray, " documents"]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,12 +72,16 @@ class Unit:
 class Documents:
     """What a unit holds: all sentences in order, and how many of them each document has (0 is possible)."""
 
-    source: str = ""  # where the unit begins
     sentences: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     continues: bool = False  # the first document goes on from the unit before, if that one ended open
     ends_open: bool = False  # nothing in the unit says that its last document is over
     problems: Problems = field(default_factory=Problems)
+    parts: list[tuple[int, str]] = field(default_factory=list)  # first sentence and source of each of the unit's parts
+
+    def source(self, sentence: int) -> str:
+        """Where a sentence is from."""
+        return self.parts[bisect_right(self.parts, sentence, key=lambda part: part[0]) - 1][1]
 
 
 def expand_inputs(inputs: Input | Iterable[Input]) -> list[str] | Iterable[Input]:
@@ -134,8 +139,9 @@ def read_units(
 
 def parse(unit: Unit, reading: Reading) -> Documents:
     """The documents of a unit, in order. Documents without a sentence have length 0."""
-    documents = Documents(source=unit.parts[0].source if unit.parts else "")
+    documents = Documents()
     for index, part in enumerate(unit.parts):
+        documents.parts.append((len(documents.sentences), part.source))
         if isinstance(part, Texts):
             for number, text in enumerate(part.texts, part.first):
                 _add_text(documents, text, f"{part.source}:{number}", reading, part.wrapped)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import sentencepiece
 from jaxtyping import Bool, Int
-from sentencepiece import sentencepiece_model_pb2
 
 from bert_jax.data.characters import lower_aligned
+from bert_jax.data.sentence_piece_model import CONTROL, UNKNOWN, parse_model
 from bert_jax.data.tokenizer import DECOMPOSED, Encoding, Tokenizer
 
 MODEL_FILE = "spiece.model"
@@ -29,7 +29,6 @@ SPECIAL_NAMES = {
     "[MASK]": ("[MASK]", "<mask>"),
 }
 _SPACE = "▁"
-_CONTROL, _UNKNOWN = 3, 2  # types of pieces in the model's protocol buffer
 _Char = tuple[str, int, int]
 
 
@@ -62,18 +61,18 @@ class SentencePiece(Tokenizer):
         self.preprocessing = preprocessing or Preprocessing()
         self.lowercase = self.preprocessing.lowercase
         self._serialized = model
-        proto = getattr(sentencepiece_model_pb2, "ModelProto").FromString(model)  # noqa: B009, made at import
+        proto = parse_model(model)
         self.pieces = [piece.piece for piece in proto.pieces]
         # Where these occur, a piece may have to be split at its comma.
         commas = {
-            i for i, piece in enumerate(self.pieces) if _ends_in_digit_comma(piece) or proto.pieces[i].type == _UNKNOWN
+            i for i, piece in enumerate(self.pieces) if _ends_in_digit_comma(piece) or proto.pieces[i].type == UNKNOWN
         }
         self._comma_ids = commas if self.preprocessing.split_digit_comma else set()
         self._special_tokens = _find_specials(self.pieces, proto)
         # Special pieces become control pieces, which no text gives; in files they may be user-defined.
         for name, i in self._special_tokens.items():
             if name != "[UNK]":
-                proto.pieces[i].type = _CONTROL
+                proto.pieces[i].type = CONTROL
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
         proto.normalizer_spec.add_dummy_prefix = False
         self._joined = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
@@ -200,7 +199,7 @@ def from_file(path: Path, config: dict[str, Any]) -> SentencePiece:
 
 def _find_specials(pieces: list[str], proto: Any) -> dict[str, int]:
     ids = {piece: i for i, piece in reversed(list(enumerate(pieces)))}
-    found = {"[UNK]": next(i for i, piece in enumerate(proto.pieces) if piece.type == _UNKNOWN)}
+    found = {"[UNK]": next(i for i, piece in enumerate(proto.pieces) if piece.type == UNKNOWN)}
     for name, written in SPECIAL_NAMES.items():
         present = [ids[w] for w in written if w in ids]
         if not present:

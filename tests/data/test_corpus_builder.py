@@ -17,7 +17,7 @@ from bert_jax.data import corpus_builder
 from bert_jax.data.corpus import Corpus, read_info
 from bert_jax.data.corpus_builder import build, sample_texts
 from bert_jax.data.corpus_worker import hash_documents, is_held_out
-from bert_jax.data.documents import Documents, Reading
+from bert_jax.data.documents import Documents, Reading, read_units
 from bert_jax.data.wordpiece import WordPiece
 
 WORDS = ["alpha", "beta", "gamma", "delta", "eps", "zeta", "한국", "어", "."]
@@ -99,6 +99,36 @@ def test_workers_and_runs_give_the_same_bytes(tmp_path, tokenizer):
     )
     assert sum(s["documents"] for s in whole["splits"].values()) == 901
     assert infos[0]["splits"]["train"]["documents"] == whole["splits"]["train"]["documents"]
+
+
+def test_what_is_read_together_makes_no_difference(tmp_path):
+    """Small files share a unit of work here, but not on other machines (`corpus_beam`)."""
+    uncased = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS], lowercase=True)
+    texts = ["alpha.\n", "\u200b\n\nbeta.\n", "\u200b\ngamma.\n", "alpha.\n\n한국 어.\n", "beta.\nbeta.", "\ngamma.\n"]
+    (tmp_path / "0.txt").write_text("beta.\n" * 300, encoding="utf-8")
+    for number, text in enumerate(texts, 1):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "7.txt").write_text("zeta.\n" * 3_000, encoding="utf-8")
+
+    def file_by_file(names, encoder, problems, formats):
+        for name in names:
+            yield from map(encoder, read_units([name], encoder.reading, problems, formats))
+
+    for name, encode_all in (("together", None), ("apart", file_by_file)):
+        info = build(
+            str(tmp_path / "*.txt"),
+            uncased,
+            tmp_path / name,
+            held_out=0.3,
+            workers=1,
+            reading=Reading("lines", block_bytes=10_000),
+            progress=False,
+            encode_all=encode_all,
+        )
+    assert_same_directories(tmp_path / "together", tmp_path / "apart")
+    assert info["skipped"]["sentence without tokens"] == {"count": 2, "first": str(tmp_path / "2.txt")}
+    assert info["skipped"]["document without tokens"] == {"count": 1, "first": str(tmp_path / "2.txt")}
+    assert any("Hangul" in warning for warning in info["warnings"])
 
 
 def test_held_out_documents_do_not_depend_on_the_order_and_duplicates_stay_together(tmp_path, tokenizer):

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+from bert_jax.data.corpus_builder import build
 from bert_jax.data.documents import Reading, expand_inputs, parse, read_units, total_bytes
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tfds_texts import _parse
+from bert_jax.data.wordpiece import WordPiece
 
 tfds = pytest.importorskip("tensorflow_datasets")
 pytest.importorskip("array_record")
@@ -78,3 +80,15 @@ def test_what_cannot_be_read_is_told_before_any_download(prepared, tmp_path, mon
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"is not prepared in .*array_record"):
         read("tfds:imdb_reviews/plain_text")
+
+
+def test_beam_reads_them_too(prepared, tmp_path):
+    pytest.importorskip("apache_beam", reason="pipelines run in Apache Beam: pip install '.[beam]'")
+    from bert_jax.data.corpus_beam import encode_on_beam
+
+    tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "novel", "it", "ends", "."], lowercase=True)
+    names = [f"tfds:{prepared}", f"tfds:{prepared}:test"]
+    encode_all = encode_on_beam("", str(tmp_path / "parts"))
+    here = build(names, tokenizer, tmp_path / "here", workers=1, progress=False)
+    beam = build(names, tokenizer, tmp_path / "beam", progress=False, encode_all=encode_all)
+    assert here == beam and here["formats"] == {"tfds": 2}

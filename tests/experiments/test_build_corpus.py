@@ -69,12 +69,28 @@ def test_a_given_tokenizer_and_what_was_skipped(tmp_path, texts, capsys):
         (["--input", __file__, "--held_out", "2"], "held_out"),
         (["--input", __file__, "--vocab_size", "3"], "vocab_size"),
         (["--input", __file__, "--workers", "0"], "workers"),
+        (["--input", __file__, "--runner", "beam", "--workers", "2"], "direct_num_workers"),
+        (["--input", __file__, "--beam_options=--runner=FlinkRunner"], "--beam_options is of --runner beam"),
+        (["--input", __file__, "--parts_dir", "parts"], "--parts_dir is of --runner beam"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, arguments, message):
     with pytest.raises(SystemExit) as stop:
         run(*arguments, "--output", tmp_path / "c")
     assert message in str(stop.value) and "\n" not in str(stop.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_beam_it_says_what_to_install(tmp_path):
+    code = (
+        "import sys; sys.modules['apache_beam'] = None; from experiments.build_corpus import main; main(sys.argv[1:])"
+    )
+    arguments = ["--input", __file__, "--output", tmp_path / "c", "--runner", "beam"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("build_corpus: --runner beam needs Apache Beam") and "'.[beam]'" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
