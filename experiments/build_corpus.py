@@ -2,6 +2,7 @@
 
     python -m experiments.build_corpus --input 'texts/*.txt' --output corpus --vocab_size 30522 --lowercase
     python -m experiments.build_corpus --input 'wiki/*.jsonl.gz' --output corpus --tokenizer vocab.txt
+    python -m experiments.build_corpus --input 'gs://bucket/wiki/*.jsonl.gz' --output gs://bucket/corpus
 
 Without --tokenizer a vocabulary is learned first, from the same inputs. The corpus is the same to the byte for
 any number of workers. It appears when it is complete; an interrupted build leaves nothing.
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
     """Learn the vocabulary if there is none, build; the corpus's info and the seconds of the building."""
     reading = Reading(args.format, args.documents, args.text_field, args.language)
-    check_arguments(Path(args.output), args.held_out, args.workers, args.overwrite)
+    check_arguments(args.output, args.held_out, args.workers, args.overwrite)
     tokenizer = load_tokenizer(args.tokenizer, lowercase=args.lowercase) if args.tokenizer else _learn(args, reading)
     start = time.perf_counter()
     info = build(
@@ -92,9 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="GLOB",
-        help="files (quoted pattern; also .gz .zst .bz2 .xz), or tfds:NAME[:split]; may be repeated",
+        help="files (quoted pattern; also .gz .zst .bz2 .xz, also at a URL), or tfds:NAME[:split]; may be repeated",
     )
-    add("--output", required=True, metavar="DIR", help="the corpus directory to make")
+    add("--output", required=True, metavar="DIR", help="the corpus directory to make, or its URL")
     add("--tokenizer", metavar="PATH", help="tokenizer directory, vocab.txt or x.model; default: learn one")
     add("--vocab_size", type=int, default=30522, help="pieces to learn without --tokenizer (default %(default)s)")
     add("--tokenizer_kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="what to learn")
