@@ -44,7 +44,8 @@ def run_points(config: ConfigDict, points: list[Point], workdir: str | Path) -> 
             result = train(configs[name], folder_of(workdir, name))
             if figure not in result:
                 raise ValueError(
-                    f"{folder_of(workdir, name)} has no {figure} to choose by; give a labelled dev set and another --workdir"
+                    f"{folder_of(workdir, name)} has no {figure} to choose by; give a labelled dev set and another"
+                    " --workdir"
                 )
             about = {"point": point, "figure": figure, "mode": mode}
             finished[name] = about | {"result": result, "environment": environment()}
