@@ -88,22 +88,20 @@ class Copy:
         """
         index = self.index() or {}
         wanted = [name for name in versions if index.get(name) != (versions[name], self.state(name))]
+        incoming = self.entry / "incoming"  # not in the copy: a killed process leaves nothing there that is half
         for start in range(0, len(wanted), _AT_ONCE):
             names = wanted[start : start + _AT_ONCE]
-            targets = [self.path(name) for name in names]
-            temporary = [target.with_name(f".{target.name}.{os.getpid()}.tmp") for target in targets]
-            try:
-                for target in targets:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                self.store.get(names, temporary)
-                for name, file, target in zip(names, temporary, targets, strict=True):
-                    if check is not None:
-                        check(name, file)
-                    os.replace(file, target)
-            finally:
-                for file in temporary:
-                    file.unlink(missing_ok=True)
+            shutil.rmtree(incoming, ignore_errors=True)
+            incoming.mkdir()
+            files = [incoming / str(number) for number in range(len(names))]
+            self.store.get(names, files)
+            for name, file in zip(names, files, strict=True):
+                if check is not None:
+                    check(name, file)
+                self.path(name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, self.path(name))
             self.note({name: (versions[name], self.state(name)) for name in names})
+        shutil.rmtree(incoming, ignore_errors=True)
         return wanted
 
     def drop(self, names: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ def local_run(path: str | Path, step: int | None = None, *, every: bool = False)
 
     Raises:
         FileNotFoundError: nothing is at the URL.
-        ValueError: no checkpoint there is as it was written.
+        ValueError: no checkpoint there is as it was written, or none is of ``step``.
     """
     if not is_url(path):
         return Path(path)
@@ -82,7 +82,9 @@ def local_run(path: str | Path, step: int | None = None, *, every: bool = False)
         ours = _make_level(copy, versions)
         _fetch_small(copy, versions, ours)
         steps = whole_steps(versions)
-        if step is not None and step in steps:
+        if step is not None and steps:
+            if step not in steps:
+                raise ValueError(f"step={step}: {path} has the checkpoints {', '.join(map(str, steps))}; give one")
             steps = [step]
         _fetch_steps(copy, versions, _newer(copy, steps) if ours else steps, reading=True, enough=None if every else 1)
     return copy.directory

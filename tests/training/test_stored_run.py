@@ -303,6 +303,8 @@ def test_readers_fetch_what_they_need(machine: Callable[[str], None], capsys: py
         assert not (copy / "tensorboard").exists() and (copy / "metrics.jsonl").exists()
         machine("c")
         assert steps(local_run(URL, 20)) == [20]
+        with pytest.raises(ValueError, match=r"^step=25: shaky://b/run has the checkpoints 30, 20, 10; give one$"):
+            local_run(URL, 25)
         assert steps(local_run(URL, every=True)) == [10, 20, 30]
         Store(URL).write("checkpoints/30/params/d/0", b"other")
         Store(URL).write("checkpoints/20/training/d/0", b"nobody reads it")
