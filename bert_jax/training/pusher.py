@@ -139,11 +139,10 @@ class Pusher:
 
     def _remove_old(self) -> None:
         """Removes checkpoints there that are no longer here, once the newest here is whole there."""
-        here, there = set(), self.copy.store.files()
-        if (self.copy.directory / CHECKPOINTS).is_dir():
-            here = {path.name for path in (self.copy.directory / CHECKPOINTS).iterdir()}
-        newest = max(whole_steps(there), default=-1)
-        if str(newest) not in here:
+        folder, there = self.copy.directory / CHECKPOINTS, self.copy.store.files()
+        here = {path.name for path in folder.iterdir() if path.name.isdecimal()} if folder.is_dir() else set()
+        newest = max(map(int, here), default=-1)
+        if newest not in whole_steps(there):
             return
         names = {name.split("/")[1] for name in there if name.startswith(f"{CHECKPOINTS}/")}
         gone = [name for name in names - here if name.isdecimal() and int(name) < newest]
