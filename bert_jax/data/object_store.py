@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 # What tells one content of a file from the next; the first that a store has of each file, beside the size.
 _VERSIONS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "created")
+_UNNAMED = ".being_put"
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3"}
 _REFUSED = re.compile("forbidden|access ?denied|credential|unauthorized", re.IGNORECASE)
 ATTEMPTS, FIRST_WAIT_SECONDS = 5, 1.0
@@ -58,7 +59,7 @@ class Store:
             name = path.rstrip("/")[len(self.root) :].lstrip("/")
             if ".." in PurePosixPath(name).parts:
                 raise ValueError(f"{self.url} has a file named {name!r}, which would lie outside of a copy; rename it")
-            if info["type"] == "file" and not path.endswith("/"):
+            if info["type"] == "file" and not path.endswith(("/", _UNNAMED)):
                 version = next((str(info[key]) for key in _VERSIONS if info.get(key) is not None), "")
                 files[name] = f"{info['size']} {version}"
         return files
@@ -75,7 +76,13 @@ class Store:
             # Object stores (all asynchronous in fsspec) have no directories, and would make a bucket of a typing error.
             for parent in {path.rsplit("/", 1)[0] for path in paths if not self.fs.async_impl}:
                 self.fs.makedirs(parent, exist_ok=True)
-            self.fs.put([str(source) for source in sources], paths)
+            # Object stores write a file whole or not at all; a directory (file://) shows what a kill has left of one.
+            local = getattr(self.fs, "local_file", False)
+            unnamed = [path + _UNNAMED if local else path for path in paths]
+            self.fs.put([str(source) for source in sources], unnamed)
+            for half, path in zip(unnamed, paths, strict=True):
+                if half != path:
+                    self.fs.mv(half, path)
 
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None where it is not."""

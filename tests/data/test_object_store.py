@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_jax.data.documents import Reading, expand_inputs, read_units, total_bytes
@@ -105,6 +106,26 @@ def test_the_mark_comes_last_and_an_old_one_goes_first(tmp_path: Path) -> None:
     Shaky.fails = None
     push(tmp_path, store, "corpus.json", replacing=("sub",))
     assert set(store.files()) == {"x.bin", "corpus.json", "other"}
+
+
+def test_a_kill_while_a_file_is_put_into_a_directory_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"file://{tmp_path}/bucket/m"
+    write(url, SHA256SUMS="old")
+
+    def half(self: LocalFileSystem, lpath: str, rpath: str, **kwargs: Any) -> None:
+        Path(rpath).write_text("hal")
+        raise KeyboardInterrupt
+
+    (tmp_path / "new").write_text("half of it")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "put_file", half)
+        with pytest.raises(KeyboardInterrupt):
+            Store(url).put([tmp_path / "new"], ["SHA256SUMS"])
+    assert contents(local_copy(url)) == {"SHA256SUMS": "old"}
+    Store(url).put([tmp_path / "new"], ["SHA256SUMS"])
+    assert Store(url).read("SHA256SUMS") == b"half of it"
 
 
 def test_output_is_pushed_with_patience_and_kept_where_that_fails(capsys: pytest.CaptureFixture[str]) -> None:

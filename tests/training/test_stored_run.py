@@ -91,7 +91,7 @@ def test_what_keep_last_removes_goes_there_once_the_newer_one_is_whole(machine: 
         for step in (10, 20):
             log(here, "line")
             save(here, step)
-        comes(lambda: "checkpoints/20/SHA256SUMS" in stored())
+            comes(lambda step=step: f"checkpoints/{step}/SHA256SUMS" in stored())
         Store(URL).write("checkpoints/15/params/d/0", b"of a push that was killed")
         Shaky.fails = failing("put", "checkpoints/30/SHA256SUMS", OSError("busy"))
         save(here, 30)
