@@ -2,6 +2,7 @@
 
     python -m experiments.build_corpus --input 'texts/*.txt' --output corpus --vocab_size 30522 --lowercase
     python -m experiments.build_corpus --input 'wiki/*.jsonl.gz' --output corpus --tokenizer vocab.txt
+    python -m experiments.build_corpus --input 'gs://bucket/wiki/*.jsonl.gz' --output gs://bucket/corpus
 
 Without --tokenizer a vocabulary is learned first, from the same inputs. The corpus is the same to the byte for
 any number of workers. It appears when it is complete; an interrupted build leaves nothing.
@@ -35,6 +36,7 @@ from typing import Any
 
 from bert_jax.data.corpus_builder import EncodeAll, build, check_arguments, sample_texts
 from bert_jax.data.documents import Reading
+from bert_jax.data.object_store import is_url
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], float]:
     """Learn the vocabulary if there is none, build; the corpus's info and the seconds of the building."""
     reading = Reading(args.format, args.documents, args.text_field, args.language)
-    check_arguments(Path(args.output), args.held_out, args.workers, args.overwrite)
+    check_arguments(args.output, args.held_out, args.workers, args.overwrite)
     encode_all = _encode_all(args)
     tokenizer = load_tokenizer(args.tokenizer, lowercase=args.lowercase) if args.tokenizer else _learn(args, reading)
     start = time.perf_counter()
@@ -106,7 +108,8 @@ def _encode_all(args: argparse.Namespace) -> EncodeAll | None:
         )
     from bert_jax.data.corpus_beam import encode_on_beam
 
-    parts_dir = args.parts_dir or os.path.abspath(args.output) + ".parts"
+    output = args.output if is_url(args.output) else os.path.abspath(args.output)
+    parts_dir = args.parts_dir or f"{output.rstrip('/')}.parts"
     return encode_on_beam(args.beam_options or "", parts_dir)
 
 
@@ -129,9 +132,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="GLOB",
-        help="files (quoted pattern; also .gz .zst .bz2 .xz), or tfds:NAME[:split]; may be repeated",
+        help="files (quoted pattern; also .gz .zst .bz2 .xz, also at a URL), or tfds:NAME[:split]; may be repeated",
     )
-    add("--output", required=True, metavar="DIR", help="the corpus directory to make")
+    add("--output", required=True, metavar="DIR", help="the corpus directory to make, or its URL")
     add("--tokenizer", metavar="PATH", help="tokenizer directory, vocab.txt or x.model; default: learn one")
     add("--vocab_size", type=int, default=30522, help="pieces to learn without --tokenizer (default %(default)s)")
     add("--tokenizer_kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="what to learn")

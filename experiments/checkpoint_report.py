@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bert_jax.data.object_cache import check_nothing_at
+from bert_jax.data.object_store import is_url
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.interop.translate import flat, listed, num_parameters
 from bert_jax.training.source import Model, Source
 
 
-def check_new(output: Path) -> None:
+def check_new(output: str | Path) -> None:
     """ValueError where something is in the way."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if is_url(output):
+        return check_nothing_at(str(output))
+    path = Path(output)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{output} exists; give another --output or delete it")
 
 

@@ -6,7 +6,7 @@ from absl import flags
 
 from experiments.program import run_program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory or URL of a training run", required=True)
 _SPLIT = flags.DEFINE_string("split", None, "which examples; the default: what its training evaluates")
 _BEST = flags.DEFINE_bool("best", False, "the checkpoint with the best evaluation instead of the newest")
 

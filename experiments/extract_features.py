@@ -36,7 +36,7 @@ def main() -> None:
     if _CONFIG.value is not None:
         extract_data_set()
     elif _WORKDIR.value and _INPUT.value and _OUTPUT.value:
-        extract_text(Path(_WORKDIR.value), Path(_INPUT.value), Path(_OUTPUT.value))
+        extract_text(_WORKDIR.value, Path(_INPUT.value), Path(_OUTPUT.value))
     else:
         raise ValueError("give --workdir, --input and --output, or --config configs/features.py")
 
@@ -55,7 +55,7 @@ def extract_data_set() -> None:
             print(f"{Path(config.features_dir) / split / 'features.npy'}")
 
 
-def extract_text(source: Path, path: Path, output: Path) -> None:
+def extract_text(source: str, path: Path, output: Path) -> None:
     """The features of lines of text."""
     from bert_jax.data.tables import read_text
     from bert_jax.data.text_files import Problems

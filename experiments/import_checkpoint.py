@@ -11,14 +11,13 @@ itself, and prints the largest difference of each layer's output and of each hea
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from absl import flags
 
 from experiments.program import run_program
 
-_SOURCE = flags.DEFINE_string("source", None, "directory of the checkpoint", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "directory to write; it must not exist", required=True)
+_SOURCE = flags.DEFINE_string("source", None, "directory of the checkpoint, or its URL", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "directory to write, or its URL; it must not exist", required=True)
 _STEP = flags.DEFINE_integer("step", None, "which checkpoint of a workdir; the default: the newest")
 _HEAD = flags.DEFINE_string(
     "task_head",
@@ -31,11 +30,12 @@ _VERIFY = flags.DEFINE_bool("verify", False, "compare with an independent forwar
 
 def main() -> None:
     """Prints what was read; with --verify, the differences. A difference beyond rounding is an error."""
+    from bert_jax.data.object_cache import local_output
     from bert_jax.data.tokenizer import load_tokenizer
-    from bert_jax.training.source import open_source, save_model
+    from bert_jax.training.source import LAST_WRITTEN, open_source, save_model
     from experiments.checkpoint_report import check_new, load_report
 
-    source, output = open_source(_SOURCE.value), Path(_OUTPUT.value)
+    source, output = open_source(_SOURCE.value, _STEP.value), _OUTPUT.value
     check_new(output)
     model = source.read(_STEP.value, task_head=_HEAD.value, strict=not _UNEXPECTED.value)
     tokenizer = load_tokenizer(source.tokenizer)
@@ -46,7 +46,8 @@ def main() -> None:
         print(verify(source, model, tokenizer))
     # Not the task: this is a model, and no run that could go on.
     about = {name: value for name, value in source.run.items() if name != "task"}
-    save_model(output, source.config, tokenizer, model, about | {"imported_from": _SOURCE.value})
+    with local_output(output, LAST_WRITTEN) as place:
+        save_model(place, source.config, tokenizer, model, about | {"imported_from": _SOURCE.value})
     print(f"written to {output}", file=sys.stderr)
 
 

@@ -11,7 +11,7 @@ from absl import flags
 
 from experiments.program import run_program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a fine-tuning run", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory or URL of a fine-tuning run", required=True)
 _INPUT = flags.DEFINE_string("input", None, "file to predict, or a split of the task", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "file (question answering: folder) to write", required=True)
 _BEST = flags.DEFINE_bool("best", False, "the checkpoint with the best evaluation instead of the newest")

@@ -6,7 +6,7 @@ from absl import flags
 
 from experiments.program import run_program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of a training run, finished or not", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory or URL of a training run, finished or not", required=True)
 _SENTENCES = flags.DEFINE_multi_string("sentence", [], "a sentence with [MASK] to show; may be given several times")
 
 

@@ -12,8 +12,6 @@ versions and hardware.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from absl import flags
 from ml_collections import config_flags
 
@@ -21,7 +19,7 @@ from experiments.program import run_program
 from experiments.sweep_points import name_of, points_of, run_points
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of the sweep, a folder a point", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory or URL of the sweep, a folder a point", required=True)
 _LIST = flags.DEFINE_bool("list", False, "print the points and stop")
 flags.mark_flag_as_required("config")
 
@@ -32,7 +30,7 @@ def main() -> None:
     if _LIST.value:
         print("\n".join(name_of(point) for point in points))
         return
-    print(run_points(_CONFIG.value, points, Path(_WORKDIR.value)))
+    print(run_points(_CONFIG.value, points, _WORKDIR.value))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.data.object_cache import local_output
+from bert_jax.data.object_store import Store, is_url
+from bert_jax.data.writing import write_json
+
 RESULTS = "sweep.json"
 Point = dict[str, Any]
 
 
-def run_points(config: ConfigDict, points: list[Point], workdir: Path) -> str:
+def run_points(config: ConfigDict, points: list[Point], workdir: str | Path) -> str:
     """Trains the points that ``workdir`` has no result of; the table of all.
 
     Raises:
@@ -24,7 +28,6 @@ def run_points(config: ConfigDict, points: list[Point], workdir: Path) -> str:
             is nothing to choose by.
     """
     from bert_jax import train
-    from bert_jax.data.writing import write_json
     from bert_jax.training.workdir import environment
 
     configs = {name_of(point): with_point(config, point) for point in points}
@@ -36,32 +39,32 @@ def run_points(config: ConfigDict, points: list[Point], workdir: Path) -> str:
         if not before:
             figure, mode = selection_of(configs[name], look=not looked)
             looked = True
-            write_json(workdir / RESULTS, results)  # what the sweep is of, before anything is trained
+            write_results(workdir, results)  # what the sweep is of, before anything is trained
             print(f"[{number}/{len(points)}] {name}", flush=True)
-            result = train(configs[name], workdir / name)
+            result = train(configs[name], folder_of(workdir, name))
             if figure not in result:
                 raise ValueError(
-                    f"{workdir / name} has no {figure} to choose by; give a labelled dev set and another --workdir"
+                    f"{folder_of(workdir, name)} has no {figure} to choose by; give a labelled dev set and another"
+                    " --workdir"
                 )
             about = {"point": point, "figure": figure, "mode": mode}
             finished[name] = about | {"result": result, "environment": environment()}
-            write_json(workdir / RESULTS, results)
+            write_results(workdir, results)
         runs.append(finished[name])
         reached = f"{runs[-1]['figure']} {value_of(runs[-1]):.4f}"
         print(f"[{number}/{len(points)}] {name}: {reached} (best so far {value_of(best_of(runs)):.4f}{before})")
     return f"{table(runs)}\n{hint(best_of(runs), workdir, str(config.task))}"
 
 
-def begin(workdir: Path, config: dict[str, Any]) -> dict[str, Any]:
+def begin(workdir: str | Path, config: dict[str, Any]) -> dict[str, Any]:
     """What ``sweep.json`` holds, or a new one's content. ValueError: it is of another config."""
     from bert_jax.training.workdir import differences
 
-    path = workdir / RESULTS
-    if not path.exists():
-        workdir.mkdir(parents=True, exist_ok=True)
+    path, content = f"{workdir}/{RESULTS}", read_results(workdir)
+    if content is None:
         return {"config": config, "points": {}}
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(content)
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); give another --workdir or delete it") from None
     if not isinstance(results, dict) or not {"config", "points"} <= results.keys():
@@ -72,13 +75,32 @@ def begin(workdir: Path, config: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
+def folder_of(workdir: str | Path, name: str) -> str | Path:
+    """Of a point, in a directory or below a URL."""
+    return f"{workdir}/{name}" if is_url(workdir) else Path(workdir) / name
+
+
+def read_results(workdir: str | Path) -> bytes | None:
+    """What ``sweep.json`` holds; None where there is none."""
+    if is_url(workdir):
+        return Store(str(workdir)).read(RESULTS)
+    path = Path(workdir) / RESULTS
+    return path.read_bytes() if path.exists() else None
+
+
+def write_results(workdir: str | Path, results: dict[str, Any]) -> None:
+    """Writes ``sweep.json``."""
+    with local_output(f"{workdir}/{RESULTS}") as path:
+        write_json(path, results)
+
+
 def common(config: ConfigDict, points: list[Point]) -> dict[str, Any]:
     """The config as JSON keeps it, with absolute paths and without what the points set."""
     from bert_jax.training.settings import plain
-    from bert_jax.training.workdir import PATHS
+    from bert_jax.training.workdir import absolute_paths
 
     values: dict[str, Any] = json.loads(json.dumps(plain(config)))
-    values |= {name: str(Path(values[name]).absolute()) for name in PATHS if values.get(name)}
+    values |= absolute_paths(values)
     for name in {name for point in points for name in point}:
         *path, last = name.split(".")
         inner = values
@@ -154,11 +176,12 @@ def best_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return (max if runs[0]["mode"] == "max" else min)(runs, key=value_of)
 
 
-def hint(run: dict[str, Any], workdir: Path, task: str) -> str:
+def hint(run: dict[str, Any], workdir: str | Path, task: str) -> str:
     """How to go on with the best run."""
     program = "evaluate" if task == "pretraining" else "predict"
     rest = "" if task == "pretraining" else " --input FILE --output FILE"
-    command = f"python -m experiments.{program} --workdir {shlex.quote(str(workdir / name_of(run['point'])))}{rest}"
+    best = shlex.quote(str(folder_of(workdir, name_of(run["point"]))))
+    command = f"python -m experiments.{program} --workdir {best}{rest}"
     return f"best run: {name_of(run['point'])}, {run['figure']} {value_of(run):.4f}\n{command}"
 
 

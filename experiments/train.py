@@ -8,7 +8,7 @@ from ml_collections import config_flags
 from experiments.program import run_program
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/NAME.py[:key=value,...]", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run; a stopped run in it goes on", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "directory or URL; a stopped run in it goes on", required=True)
 flags.mark_flag_as_required("config")
 _COORDINATOR = flags.DEFINE_string(
     "coordinator", None, "HOST:PORT of process 0, where this is one of several; auto: SLURM, Open MPI, GKE or a TPU pod"

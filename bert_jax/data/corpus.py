@@ -97,8 +97,13 @@ def read_info(directory: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{directory} is not a finished corpus (no corpus.json); build one with experiments.build_corpus"
         )
+    return parse_info(path.read_bytes(), str(path))
+
+
+def parse_info(content: bytes, path: str) -> dict[str, Any]:
+    """What a ``corpus.json`` says. ValueError, with its ``path``, where it is damaged or of another version."""
     try:
-        info = json.loads(path.read_text(encoding="utf-8"))
+        info = json.loads(content.decode("utf-8"))
         version = info["format_version"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); build the corpus again") from None

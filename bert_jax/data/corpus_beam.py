@@ -36,6 +36,7 @@ from bert_jax.data.corpus_builder import EncodeAll
 from bert_jax.data.corpus_parts import read_part, write_part
 from bert_jax.data.corpus_worker import EncodedUnit, UnitEncoder
 from bert_jax.data.documents import Input, read_units
+from bert_jax.data.object_store import is_url
 from bert_jax.data.text_files import Problems
 
 _PLAIN = CompressionTypes.UNCOMPRESSED  # else Beam decides by the end of the name
@@ -88,7 +89,7 @@ class EncodeInput(beam.DoFn):
         part = _part(self.prefix, index)
         if FileSystems.exists(part):
             return  # an attempt that was thought lost has written it
-        if not name.startswith("tfds:") and not Path(name).exists():
+        if not (name.startswith("tfds:") or is_url(name) or Path(name).exists()):
             raise _not_seen(name)
         problems, formats = Problems(), {}
         units = map(self.encoder, read_units([name], self.encoder.reading, problems, formats))

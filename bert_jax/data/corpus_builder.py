@@ -33,6 +33,8 @@ from bert_jax.data.corpus_worker import (
 )
 from bert_jax.data.documents import Input, Reading, Unit, expand_inputs, parse, read_units, total_bytes
 from bert_jax.data.duplicates import DuplicateShare
+from bert_jax.data.object_store import is_url
+from bert_jax.data.stored_corpus import check_place, corpus_output
 from bert_jax.data.text_files import Problems
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer, unknown_warning
 
@@ -62,9 +64,9 @@ def build(
     progress: bool = True,
     encode_all: EncodeAll | None = None,
 ) -> dict[str, Any]:
-    """Build the corpus directory `output`; the contents of its `corpus.json`.
+    """Build the corpus directory `output`, here or at a URL; the contents of its `corpus.json`.
 
-    inputs: file names, globs, `tfds:NAME[:split]`, or documents as (name, text), also a stream of them.
+    inputs: file names, globs, also URLs, `tfds:NAME[:split]`, or documents as (name, text), also a stream of them.
     held_out: the share of documents for evaluation, chosen by their contents.
     workers: processes; None = the cores of this machine, 1 = no other process. The corpus is the same.
     overwrite: replace a finished corpus; anything else in `output` is never touched.
@@ -73,7 +75,7 @@ def build(
     What cannot be read is skipped and counted in the result, with the first place of each kind. No document at
     all is a ValueError, a pattern without a file a FileNotFoundError. `output` appears when all is done.
     """
-    check_arguments(Path(output), held_out, workers, overwrite)
+    check_arguments(output, held_out, workers, overwrite)
     reading = reading or Reading()
     names = expand_inputs(inputs)
     if not isinstance(tokenizer, Tokenizer):
@@ -85,7 +87,7 @@ def build(
             workers = 1  # starting processes would take longer
     from tqdm import tqdm  # here, because worker processes import this module too and do without
 
-    with _building(Path(output)) as directory:
+    with corpus_output(output) as place, _building(place) as directory:
         corpus = _Builder(directory, tokenizer)
         problems, formats = Problems(), {}
         encoder = UnitEncoder(tokenizer, reading, held_out)
@@ -101,12 +103,15 @@ def build(
             corpus.close_files()
 
 
-def check_arguments(output: Path, held_out: float, workers: int | None, overwrite: bool) -> None:
+def check_arguments(output: str | Path, held_out: float, workers: int | None, overwrite: bool) -> None:
     """ValueError for what `build` would refuse, before anything is read."""
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out {held_out} is not a share; give 0 <= held_out < 1")
     if workers is not None and workers < 1:
         raise ValueError(f"workers {workers} < 1; give the number of processes, or None for all cores")
+    if is_url(output):
+        return check_place(str(output), overwrite)
+    output = Path(output)
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / "corpus.json").is_file():

@@ -1,7 +1,7 @@
 """Inputs of any kind -> documents, each a list of sentences, in bounded memory.
 
 `read_units` runs in one process and hands out units of work; `parse` turns a unit into sentences and may run
-anywhere. Inputs are names of files or globs (also of gzip, zstd, bzip2, xz files), `tfds:NAME[:split]`, or
+anywhere. Inputs are names or URLs of files or globs (also of gzip, zstd, bzip2, xz files), `tfds:NAME[:split]`, or
 documents in memory as (name, text).
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from bert_jax.data.object_store import glob_urls, is_url, size_of
 from bert_jax.data.sentences import split_sentences
 from bert_jax.data.text_files import FORMATS, SUFFIXES, UNDECODABLE, Block, Format, Problems, read_blocks
 from bert_jax.data.tfds_texts import read_tfds, tfds_size
@@ -111,7 +112,7 @@ def total_bytes(names: list[str] | Iterable[Input], compressed: bool = False) ->
         if name.startswith("tfds:"):
             sizes.append(0 if compressed else tfds_size(name))
         elif not compressed or Path(name).suffix.lower() in SUFFIXES:
-            sizes.append(Path(name).stat().st_size)
+            sizes.append(size_of(name) if is_url(name) else Path(name).stat().st_size)
     return sum(sizes)
 
 
@@ -153,6 +154,8 @@ def parse(unit: Unit, reading: Reading) -> Documents:
 
 
 def _files(pattern: str) -> list[str]:
+    if is_url(pattern):
+        return glob_urls(pattern)
     if Path(pattern).is_file():  # also names with [ or * in them
         return [pattern]
     found = sorted(name for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
@@ -179,7 +182,7 @@ def _read_parts(
                 yield Texts(str(item), first, texts, wrapped=False)
         else:
             block = None
-            for block in read_blocks(Path(item), file_format, split, reading.block_bytes, problems):
+            for block in read_blocks(item, file_format, split, reading.block_bytes, problems):
                 yield block
             if block is not None:
                 count(block.format)

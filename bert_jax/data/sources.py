@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.object_cache import local_copy
+from bert_jax.data.object_store import is_url
+
 Files = str | tuple[str, ...]
 
 
@@ -23,7 +26,7 @@ def check_options(function: Callable[..., Any], field: str, /, *given: Any, **op
 
 
 def split_paths(files: Mapping[str, Files], split: str, data_dir: str | Path) -> list[Path]:
-    """The files of a split, relative to ``data_dir``; none for a run without a development set.
+    """The files of a split, relative to ``data_dir`` or at URLs; none for a run without a development set.
 
     ValueError: no such split, or one without a file.
     """
@@ -35,4 +38,4 @@ def split_paths(files: Mapping[str, Files], split: str, data_dir: str | Path) ->
         if split == "dev":
             return []
         raise ValueError(f"{split} is not set: give its file, relative to data_dir")
-    return [Path(data_dir) / name for name in names]
+    return [local_copy(name) if is_url(name) else Path(data_dir) / name for name in names]

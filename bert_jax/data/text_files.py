@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from bert_jax.data.object_store import is_url, open_url
 from bert_jax.data.sentences import split_sentences
 
 Format = Literal["lines", "text", "jsonl"]
@@ -64,16 +65,17 @@ class Block:
 
 
 def read_blocks(
-    path: Path, file_format: Format | None, split_documents: bool, block_bytes: int, problems: Problems
+    path: str | Path, file_format: Format | None, split_documents: bool, block_bytes: int, problems: Problems
 ) -> Iterator[Block]:
     """Blocks of about `block_bytes` of the decompressed file, each ending at the end of a document if it can.
 
     A document longer than a block comes in several, the later ones with `continues`. `file_format` None
     detects it (`detect_format`). `split_documents`: blank lines separate documents, else the file is one.
-    Damage is no error: what was read before it is used, the rest counted in `problems`.
+    Damage is no error: what was read before it is used, the rest counted in `problems`. A store that fails on the way
+    is one, a RuntimeError.
     """
     try:
-        with path.open("rb") as file:
+        with open_url(str(path)) if is_url(path) else Path(path).open("rb") as file:
             yield from _Cutter(path, file, file_format, split_documents, block_bytes, problems).blocks()
     except OSError as error:
         problems.add("unreadable file", f"{path} ({_reason(error)})")
@@ -132,14 +134,14 @@ class _Cutter:
 
     def __init__(
         self,
-        path: Path,
+        path: str | Path,
         file: BinaryIO,
         file_format: Format | None,
         split_documents: bool,
         block_bytes: int,
         problems: Problems,
     ):
-        self.path, self.file, self.problems = path, file, problems
+        self.source, self.path, self.file, self.problems = str(path), Path(path), file, problems
         self.given_format: Format | None = file_format
         self.format: Format = file_format or "text"
         self.split_documents, self.block_bytes = split_documents, block_bytes
@@ -151,7 +153,7 @@ class _Cutter:
         pieces = _decompressed(self.path, self.file)
         self._fill(pieces, _SAMPLE_BYTES)
         if self.buffer[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            self.problems.add("file in UTF-16 (convert it to UTF-8)", str(self.path))
+            self.problems.add("file in UTF-16 (convert it to UTF-8)", self.source)
             return
         if self.buffer[:3] == b"\xef\xbb\xbf":
             del self.buffer[:3]
@@ -161,7 +163,7 @@ class _Cutter:
         self.format = self.given_format or detect_format(bytes(self.buffer[:_SAMPLE_BYTES]), name)
         if self.ended and not self.buffer.strip():
             if not self.damaged:
-                self.problems.add("empty file", str(self.path))
+                self.problems.add("empty file", self.source)
             return
         while True:
             self._fill(pieces, self.block_bytes)
@@ -186,7 +188,7 @@ class _Cutter:
         except _DAMAGE as error:
             self.ended = self.damaged = True
             line = self.line + self.buffer.count(b"\n")
-            self.problems.add("damaged file, rest skipped", f"{self.path}:{line} ({_reason(error)})")
+            self.problems.add("damaged file, rest skipped", f"{self.source}:{line} ({_reason(error)})")
 
     def _cut(self) -> tuple[int, bool]:
         """Where the block ends, and whether a document ends there; 0 if one line fills the whole buffer."""
@@ -209,7 +211,7 @@ class _Cutter:
             self._fill(pieces, searched + _READ_BYTES)
         if newline:
             return newline, self.format == "jsonl"
-        limit, place = f"{MAX_LINE_BYTES >> 20} MB", f"{self.path}:{self.line}"
+        limit, place = f"{MAX_LINE_BYTES >> 20} MB", f"{self.source}:{self.line}"
         if self.format == "jsonl":
             self.problems.add(f"JSON line longer than {limit}", place)
             self._drop_line(pieces)
@@ -232,7 +234,7 @@ class _Cutter:
         del self.buffer[:size]
         position = self.file.tell()
         read, self.reported = position - self.reported, position
-        block = Block(str(self.path), self.line, self.format, data, self.continues, read)
+        block = Block(self.source, self.line, self.format, data, self.continues, read)
         self.line += data.count(b"\n")
         self.continues = not ends_document
         return block

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from bert_jax.data.object_cache import local_copy
+
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONFIG_FILE, LIBRARY_FILE = "tokenizer_config.json", "tokenizer.json"
 FORMAT_VERSION = 1
@@ -192,13 +194,13 @@ def load_tokenizer(
     rules: str | None = None,
     check_case: bool = True,
 ) -> Tokenizer:
-    """Reads a tokenizer directory (ours or Hugging Face's), a `vocab.txt`, or a SentencePiece `.model`.
+    """Reads a tokenizer directory (ours or Hugging Face's), a `vocab.txt`, or a SentencePiece `.model`; also at a URL.
 
     `lowercase` None: as the directory says; for a bare vocabulary, True unless pieces with upper-case letters
     are more than one in a hundred. `rules` None: as the directory says, else "original". A `lowercase` that
     contradicts the vocabulary is a ValueError unless `check_case` is False.
     """
-    path = Path(path)
+    path = local_copy(path if isinstance(path, str) else Path(path))
     if not path.exists():
         raise FileNotFoundError(f"no tokenizer at {path}: give a tokenizer directory, a vocab.txt or a .model file")
     config: dict[str, Any] = {}

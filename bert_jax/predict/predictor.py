@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from jaxtyping import Float
 
+from bert_jax.data.object_store import is_url
 from bert_jax.data.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.interop.layouts import OF_LABELS, TASK_HEADS
 from bert_jax.interop.translate import num_parameters
@@ -32,7 +33,8 @@ def load(
     """The model in a directory, ready to use on this process's first device.
 
     Args:
-        directory: the workdir of a run, whatever mesh wrote its checkpoint; a Hugging Face or a Google directory.
+        directory: the workdir of a run, whatever mesh wrote its checkpoint; a Hugging Face or a Google directory; or
+            the URL of one.
         step: which checkpoint of a run; None takes the newest.
         task_head: what the output layer of a foreign model is, where its name does not tell: "classifier",
             "regressor", "tagging_head", "choice_head" or "qa_head".
@@ -42,12 +44,11 @@ def load(
         FileNotFoundError: no such directory, or no model or finished checkpoint in it.
         ValueError: a model that cannot be read, or a tokenizer that is not its own.
     """
-    directory = Path(directory)
-    if not directory.is_dir():
+    if not is_url(directory) and not Path(directory).is_dir():
         raise FileNotFoundError(
             f"no directory {directory}; give the --workdir of a training run, a Hugging Face or a Google directory"
         )
-    source = open_source(directory)
+    source = open_source(directory, step)
     tokenizer = load_tokenizer(source.tokenizer)
     model = source.read(step, task_head=task_head, strict=strict)
     return Predictor(

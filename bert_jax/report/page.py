@@ -17,6 +17,7 @@ from bert_jax.report.mistakes import mistakes
 from bert_jax.report.run import Run, read_run
 from bert_jax.report.samples import GENERAL, Sample, held_out_samples, known
 from bert_jax.report.style import STYLE
+from bert_jax.training.stored_run import local_run, push_file
 
 FILE = "report.html"
 SHOWN, RANKED = 5, 100
@@ -33,16 +34,17 @@ def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) ->
     """Writes ``workdir/report.html`` and returns its path.
 
     Args:
-        workdir: of a run that is finished, stopped or still going.
+        workdir: of a run that is finished, stopped or still going; of a URL the page is in the local copy, and pushed.
         sentences: to fill the masks of, before the held-out sentences that are shown anyway.
 
     Raises:
         FileNotFoundError: the workdir has no recorded figures.
         ValueError: a sentence without [MASK] or too long for the model.
     """
-    run = read_run(workdir)
+    directory = local_run(workdir)
+    run = read_run(directory)
     try:
-        model = load(workdir)
+        model = load(directory)
     except FileNotFoundError:  # no checkpoint yet: everything else can be shown
         model = None
     given = [one if isinstance(one, Sample) else Sample(one) for one in sentences]
@@ -72,6 +74,7 @@ def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) ->
     # Names of files may hold bytes that are no text.
     temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
     os.replace(temporary, path)
+    push_file(workdir, FILE)
     return path
 
 

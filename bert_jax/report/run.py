@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.object_store import is_url
+from bert_jax.data.stored_corpus import stored_info
 from bert_jax.report.figures import scale
 from bert_jax.training.metric_log import DETAILS, FILE, read_metrics
 from bert_jax.training.workdir import CONFIG, ENVIRONMENT, MODEL_CONFIG
@@ -124,9 +126,19 @@ def read_run(workdir: str | Path) -> Run:
         config=config,
         model=_json(directory / MODEL_CONFIG),
         environment=_json(directory / ENVIRONMENT),
-        corpus=_json(Path(str(config["corpus"])) / "corpus.json") if config.get("corpus") else {},
+        corpus=_corpus(str(config.get("corpus") or "")),
         evaluation=_json(directory / DETAILS),
     )
+
+
+def _corpus(path: str) -> dict[str, Any]:
+    """What a corpus says of itself."""
+    if not is_url(path):
+        return _json(Path(path) / "corpus.json") if path else {}
+    try:
+        return stored_info(path)
+    except (OSError, ValueError):
+        return {}
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Integer
 
 from bert_jax.data.corpus import Corpus
+from bert_jax.data.stored_corpus import known_copy
 from bert_jax.data.tokenizer import Tokenizer
 from bert_jax.predict import Predictor
 
@@ -50,7 +51,8 @@ def held_out_samples(
     None where the corpus is gone, is not the tokenizer's any more, or holds nothing out: a report does without.
     """
     try:
-        text, counts = Corpus.open(corpus or "", "held_out"), Corpus.open(corpus or "").unigrams
+        directory = known_copy(corpus or "")
+        text, counts = Corpus.open(directory, "held_out"), Corpus.open(directory).unigrams
     except (OSError, ValueError):
         return []
     if text.vocab_size != tokenizer.vocab_size:

@@ -9,14 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.data.locks import locked
 from bert_jax.data.writing import write_json
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.rules import path_of
 from bert_jax.training.settings import Config, plan, read_config
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.step import gradients, prepared
+from bert_jax.training.stored_run import working_copy
 from bert_jax.training.train import begin, device_batches, spans
-from bert_jax.training.workdir import locked
 
 
 def debug_step(config: Config, workdir: str | Path, step: int) -> str:
@@ -30,14 +31,19 @@ def debug_step(config: Config, workdir: str | Path, step: int) -> str:
         FileNotFoundError: there is no such workdir.
         ValueError: the newest checkpoint is not before ``step``, the run has fewer steps, or is going on.
     """
-    if not Path(workdir).is_dir():
+    with working_copy(workdir) as directory:
+        return _debug_step(config, directory, step)
+
+
+def _debug_step(config: Config, workdir: Path, step: int) -> str:
+    if not workdir.is_dir():
         raise FileNotFoundError(f"no directory {workdir}; give the --workdir of the run to look into")
     settings, task = read_config(config, workdir)
     phases, mesh = plan(settings, task), make_mesh(settings.mesh)
     total = sum(phase.train_steps for phase in phases)
     with (
         jax.set_mesh(mesh),
-        locked(Path(workdir)),
+        locked(workdir),
         Checkpoints(workdir, settings.keep_last, task.selection) as checkpoints,
     ):
         state, step_function, _ = begin(settings, phases, task, mesh, checkpoints)
@@ -63,7 +69,7 @@ def debug_step(config: Config, workdir: str | Path, step: int) -> str:
         )
     }
     sums = {name: [float(part) for part in pair] for name, pair in figures.items()}
-    folder = Path(workdir) / f"debug_step_{step}"
+    folder = workdir / f"debug_step_{step}"
     folder.mkdir(exist_ok=True)
     np.savez(folder / "batch.npz", allow_pickle=False, **{name: np.asarray(value) for name, value in batch.items()})
     report = {"step": step, "figures": sums, "examples": _examples(batch), "parameters": parameters}

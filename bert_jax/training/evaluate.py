@@ -10,6 +10,8 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from bert_jax.data.object_cache import local_copy, local_output
+from bert_jax.data.object_store import is_url
 from bert_jax.data.packing import Unpacked
 from bert_jax.data.prefetch import one_behind
 from bert_jax.data.writing import check_output
@@ -18,6 +20,7 @@ from bert_jax.tasks.task import Evaluation, Outputs, Params, Task
 from bert_jax.training.checkpoint import best_step, read_params
 from bert_jax.training.sharding import MeshShape, batch_sharding, make_mesh, put_whole_batch, row_devices
 from bert_jax.training.step import Means, eval_step
+from bert_jax.training.stored_run import local_run
 from bert_jax.training.workdir import read_workdir
 
 Evaluate = Callable[[Params, str, int, int], tuple[dict[str, float], dict[str, Any]]]
@@ -86,6 +89,7 @@ def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: boo
         FileNotFoundError: no run or no finished checkpoint in ``workdir``.
         ValueError: a split that the task does not have, or one without examples.
     """
+    workdir = local_run(workdir, every=best)
     settings, task = read_workdir(workdir)
     last = settings.phases[-1] if settings.phases else settings
     params, _ = read_params(workdir, best_step(workdir, task.selection) if best else None)
@@ -108,6 +112,7 @@ def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path,
         FileNotFoundError: no run in ``workdir``, or no file ``source``.
         ValueError: a task without predictions (pre-training), or a file that does not fit it.
     """
+    workdir, source = local_run(workdir, every=best), local_copy(source) if is_url(source) else source
     settings, task = read_workdir(workdir)
     if task.read_file is None:
         raise ValueError(f"{workdir} is a run of {task.name}, which predicts no file; use bert_jax.load to fill masks")
@@ -124,11 +129,13 @@ def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path,
         evaluation = task.evaluation(str(source), last.batch_size, length, rows)
     if evaluation.dataset is None or not len(evaluation.dataset.examples):
         raise ValueError(f"{source} holds nothing to predict; give a file or a split that does")
-    check_output(Path(output), folder=evaluation.dataset.writes_folder)  # not after all the work
+    if not is_url(output):
+        check_output(Path(output), folder=evaluation.dataset.writes_folder)  # not after all the work
     with jax.set_mesh(mesh):
         _, outputs = make_forward(task, mesh, shardings, settings.seed)(params, evaluation)
     if jax.process_index() == 0:
-        evaluation.dataset.write(outputs, Path(output), meta["figures"])
+        with local_output(output) as place:
+            evaluation.dataset.write(outputs, place, meta["figures"])
     items = evaluation.dataset.num_items
     return len(evaluation.dataset.examples) if items is None else items
 

@@ -16,6 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict, FrozenConfigDict
 
+from bert_jax.data.object_cache import local_copy
+from bert_jax.data.object_store import is_url
+from bert_jax.data.stored_corpus import local_corpus
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.tasks import TASKS, Task
 from bert_jax.training.init_from import read_encoder
@@ -142,6 +145,7 @@ def read_config(config: Config, workdir: str | Path | None = None) -> tuple[Trai
         theirs |= model_and_tokenizer(settings, theirs, workdir)
     if settings.init_from and "encoder" in parameters:  # a task on top of what an encoder gives, which it reads itself
         theirs["encoder"] = partial(read_encoder, settings.init_from)
+    theirs |= local_data(theirs)
     missing = [
         key
         for key, parameter in parameters.items()
@@ -150,6 +154,14 @@ def read_config(config: Config, workdir: str | Path | None = None) -> tuple[Trai
     if missing:
         raise ValueError(f"config.{missing[0]} is missing; task {name!r} needs it")
     return settings, TASKS[name](seed=settings.seed, **theirs)
+
+
+def local_data(given: Mapping[str, Any]) -> dict[str, str]:
+    """Where the data is that ``corpus`` and ``data_dir`` name by a URL: fetched, as far as it has changed."""
+    if is_url(given.get("features_dir") or ""):
+        raise ValueError(f"features_dir={given['features_dir']!r}: features are written here; give a local path")
+    fetch = {"corpus": local_corpus, "data_dir": local_copy}
+    return {name: str(fetch[name](given[name])) for name in fetch if is_url(given.get(name) or "")}
 
 
 def model_and_tokenizer(

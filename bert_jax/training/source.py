@@ -19,9 +19,12 @@ from bert_jax.interop.translate import flat, listed
 from bert_jax.model.config import BertConfig
 from bert_jax.tasks.task import Params
 from bert_jax.training.checkpoint import read_params, write_params
+from bert_jax.training.stored_run import local_run
 
 CONFIG, MODEL_CONFIG, TOKENIZER = "config.json", "bert_config.json", "tokenizer"
 ENCODER, TABLE = {"embeddings", "encoder"}, "embeddings/word/embedding"
+# ``save_model`` writes it last: with it, a directory is a model.
+LAST_WRITTEN = f"{TOKENIZER}/{CONFIG_FILE}"
 REMEDY = ": they must belong together; restore it from the run's recipe"
 RUN, HUGGING_FACE, GOOGLE = "run", "Hugging Face", "Google"
 
@@ -92,17 +95,17 @@ class Model:
 
 def is_run(directory: str | Path) -> bool:
     """Whether a run has begun in this workdir."""
-    return all((Path(directory) / name).is_file() for name in (MODEL_CONFIG, f"{TOKENIZER}/{CONFIG_FILE}"))
+    return all((Path(directory) / name).is_file() for name in (MODEL_CONFIG, LAST_WRITTEN))
 
 
-def open_source(path: str | Path) -> Source:
-    """The model in a directory, recognised by its files.
+def open_source(path: str | Path, step: int | None = None) -> Source:
+    """The model in a directory, recognised by its files; of a URL in its local copy, with that checkpoint of a run.
 
     Raises:
         FileNotFoundError: it holds no model.
         ValueError: its config cannot be read, or is of a model that our encoder is not.
     """
-    directory = Path(path)
+    directory = local_run(path, step)
     if is_run(directory):
         config, run = _read_config(directory / MODEL_CONFIG), read_run_config(directory)
         return Source(directory, RUN, config, directory / TOKENIZER, run)

@@ -31,6 +31,7 @@ from bert_jax.training.settings import (
 from bert_jax.training.sharding import batch_sharding, local_parts, make_mesh, put_batch, row_devices, state_shardings
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
 from bert_jax.training.stop_signals import StopSignals
+from bert_jax.training.stored_run import working_copy
 from bert_jax.training.trace import Trace
 from bert_jax.training.workdir import prepared_workdir, without_paths
 
@@ -45,14 +46,22 @@ def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int]
 
     Args:
         config: fields of ``TrainSettings`` and of the task (``TASKS[config.task]``).
-        workdir: receives checkpoints, ``metrics.jsonl``, TensorBoard files, the configs and the tokenizer.
+        workdir: receives checkpoints, ``metrics.jsonl``, TensorBoard files, the configs and the tokenizer. Of a URL
+            (``gs://bucket/run``) a local copy is trained in, and pushed meanwhile: a run that is killed goes on from
+            the newest checkpoint there, on any machine.
         profile_steps: (first, last): a trace of these steps goes to ``workdir/profile``.
 
     Raises:
         ValueError: a config that does not fit, said in one line.
         FloatingPointError: the loss is not finite.
         SystemExit: after SIGTERM or SIGINT, once everything is saved; the code is 128 + the signal's number.
+        OSError: at the end, what could not be pushed.
     """
+    with working_copy(workdir) as directory:
+        return _train(config, directory, profile_steps)
+
+
+def _train(config: Config, workdir: Path, profile_steps: tuple[int, int] | None) -> dict[str, float]:
     settings, task = read_config(config, workdir)
     phases = plan(settings, task)
     total = sum(phase.train_steps for phase in phases)

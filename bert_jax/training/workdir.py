@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
+from bert_jax.data.locks import locked
+from bert_jax.data.object_store import is_url
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.data.writing import write_json
 from bert_jax.tasks import Task
@@ -24,7 +25,6 @@ from bert_jax.training.settings import Config, TrainSettings, differences, plain
 from bert_jax.training.source import CONFIG, MODEL_CONFIG, TOKENIZER, read_run_config
 
 ENVIRONMENT = "environment.json"
-LOCK = "lock"
 PATHS = ("corpus", "data_dir", "tokenizer", "init_from", "right_to_left_from", "features_dir")
 # What a run cannot change on its way, but for what changes neither the parameters nor their meaning.
 FIXED = (
@@ -63,34 +63,16 @@ def prepared_workdir(workdir: str | Path, config: Config, task: Task) -> Iterato
         yield
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """While open no other run may use the directory; the system takes the lock back however the process ends.
-
-    Raises:
-        ValueError: one does, said with its process.
-    """
-    with (directory / LOCK).open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise ValueError(
-                f"{directory} is in use by {file.read().strip() or 'another process'}; wait for it, stop it, or give"
-                " another --workdir"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
-
-
 def without_paths(config: Config) -> dict[str, Any]:
     """The config as JSON values, but for where things lie, which may differ between machines."""
     values = json.loads(json.dumps(plain(config)))
     return {name: value for name, value in values.items() if name not in PATHS}
+
+
+def absolute_paths(config: Mapping[str, Any]) -> dict[str, str]:
+    """Its fields that say where things lie, fit for every working directory; URLs are as they were."""
+    given = {name: config[name] for name in PATHS if config.get(name)}
+    return {name: path if is_url(path) else str(Path(path).absolute()) for name, path in given.items()}
 
 
 def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
@@ -107,7 +89,7 @@ def prepare_workdir(workdir: str | Path, config: Config, task: Task) -> None:
     directory = Path(workdir)
     directory.mkdir(parents=True, exist_ok=True)
     new = json.loads(json.dumps(plain(config)))
-    new |= {name: str(Path(new[name]).absolute()) for name in PATHS if new.get(name)}
+    new |= absolute_paths(new)
     if task.labels is not None:
         new["labels"] = list(task.labels)  # those of the training data, which a reader need not have
     # Every refusal comes before anything is written.

@@ -223,3 +223,18 @@ def test_base(tmp_path: Path, kind: str) -> None:
     model = source.read(strict=True)
     jax.tree.map(np.testing.assert_array_equal, model.params, params)
     print(f"\n{kind}\n{verify(source, model, TOKENIZER)}")
+
+
+def test_in_and_out_at_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    params, urls = random_params(CONFIG, HEADS["pre-training"]), {name: f"file://{tmp_path}/{name}" for name in "abc"}
+    hugging_face.write(tmp_path / "a", CONFIG, params, TOKENIZER)
+    done = run("import_checkpoint", "--source", urls["a"], "--output", urls["b"])
+    assert done.returncode == 0, done.stderr
+    done = run("export_checkpoint", "--source", urls["b"], "--output", urls["c"], "--format", "google")
+    assert done.returncode == 0, done.stderr
+    for url in urls.values():
+        jax.tree.map(np.testing.assert_array_equal, load(url).params["encoder"], params["encoder"])
+    assert load(urls["b"]).name == urls["b"] and (tmp_path / "c" / "bert_config.json").is_file()
+    again = run("import_checkpoint", "--source", urls["a"], "--output", urls["b"])
+    assert again.returncode == 1 and again.stderr == f"error: {urls['b']} exists; give another --output or delete it\n"

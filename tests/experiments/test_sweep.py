@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import bert_jax
+from bert_jax.data.object_store import Store
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig
 from configs import classify, pretrain
 from experiments.sweep_points import Point, begin, common, hint, points_of, run_points, table, with_point
+from tests.shaky_store import clean_stores  # noqa: F401  (a fixture)
 
 RATES, SEEDS = (5e-5, 2e-5), (0, 1)
 POINTS: list[Point] = [{"optimizer.learning_rate": rate, "seed": seed} for rate in RATES for seed in SEEDS]
@@ -80,6 +82,21 @@ def test_every_point_once_and_the_table(
     assert kept["config"]["optimizer"] == {"weight_decay": 0.01, "bias_correction": False}
     for run in kept["points"].values():
         assert run["environment"]["cpu_cores"] and "jax" in run["environment"]["packages"]
+
+
+def test_a_sweep_at_a_url(config: Any, clean_stores: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    trained: list[str] = []
+
+    def fake(config: Any, workdir: str) -> dict[str, float]:
+        trained.append(workdir)
+        return {"score": 0.5}
+
+    monkeypatch.setattr(bert_jax, "train", fake)
+    said = run_points(config, POINTS, "memory://b/grid")
+    assert trained[0] == "memory://b/grid/learning_rate=5e-05,seed=0" and len(trained) == 4
+    assert "--workdir memory://b/grid/learning_rate=5e-05,seed=0 " in said
+    assert len(json.loads(Store("memory://b/grid").read("sweep.json") or b"")["points"]) == 4
+    assert run_points(config, POINTS, "memory://b/grid") == said and len(trained) == 4
 
 
 def test_a_stopped_sweep_goes_on(
