@@ -91,6 +91,14 @@ def test_the_same_bytes_as_without_beam(tmp_path, texts, wordpiece, documents):
     assert longest * 10 > READING.block_bytes, "no document goes on over several units"
 
 
+def test_inputs_at_urls(tmp_path, texts, wordpiece):
+    for name in ("here", "beam"):
+        encode_all = None if name == "here" else encode_on_beam("", str(tmp_path / "parts"))
+        inputs = [f"file://{texts}/d0*.txt", f"file://{texts}/a.jsonl.gz"]
+        build(inputs, wordpiece, tmp_path / name, reading=READING, workers=1, progress=False, encode_all=encode_all)
+    assert_same_and_nothing_else(tmp_path)
+
+
 def test_sentencepiece_and_other_formats(tmp_path, texts):
     sentences = [line for path in texts.glob("[def]*.txt") for line in path.read_text("utf-8", "ignore").split("\n")]
     tokenizer = learn_sentencepiece(sentences, 90)
