@@ -33,7 +33,7 @@ if child:
 """
 
 
-@pytest.mark.parametrize("only", ["correctness,large-128", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("only", ["large-128", pytest.param(None, marks=pytest.mark.slow)])
 def test_dry_run(only: str | None, tmp_path: Path) -> None:
     """Every part in a process of its own, by the script that a person types."""
     pytest.importorskip("torch", reason="the peer needs the extra `peers`", exc_type=ImportError)
@@ -48,13 +48,13 @@ def test_dry_run(only: str | None, tmp_path: Path) -> None:
     assert {name: entry["state"] for name, entry in whole["parts"].items()} == dict.fromkeys(names, "done")
     parts = {name: entry["figures"] for name, entry in whole["parts"].items()}
     assert parts["large-128"]["ours"]["batch"] == parts["large-128"]["peer"]["batch"] == 4
-    assert all(check["passed"] for check in parts["correctness"]["checks"]) and parts["correctness"]["checks"]
     page = (tmp_path / "gpu.md").read_text()
-    assert page.startswith("# DRY RUN") and "PASS" in page
+    assert page.startswith("# DRY RUN")
     assert "Pre-training, sequences a second" in told.stdout
     assert parts["large-128"]["compiled"]["sequences_a_second"] > 0
     if only:
         return
+    assert all(check["passed"] for check in parts["correctness"]["checks"]) and "PASS" in page
     assert parts["finetuning"]["cases"][0]["found"]["train"]["ratio"]["peer"] > 0
     assert [one["found"].get("failed") for one in parts["settings"]["variants"]] == [None]
     for case in parts["attention"]["cases"]:
