@@ -88,7 +88,8 @@ def measure(
     for name in cases:
         with tempfile.TemporaryDirectory() as folder:
             write_texts(name, directory, Path(data_dir), Path(folder))
-            results[name] = _measure_case(CASES[name], directory, Path(folder), rounds, steps, peer)
+            sides = settings_of(CASES[name], directory, Path(folder))
+            results[name] = measure_case(CASES[name], sides, Path(folder), rounds, steps, peer)
     return results
 
 
@@ -105,17 +106,19 @@ def write_texts(name: str, encoder: Path, data_dir: Path, output: Path) -> None:
             for split in ("train", "dev")
         }
     else:
-        columns = ["index", "sentence", "label"]
         lengths = nsmc_lengths(data_dir) if name == "nsmc" else np.full(600, case.max_seq_length - 2)
-        texts = texts_of_lengths(lengths, encoder)
-        made = [[str(number), text, str(number % 2)] for number, text in enumerate(texts)]
-        rows = {"train": made[case.predicted :], "dev": made[: case.predicted]}
+        return write_sentences(texts_of_lengths(lengths, encoder), case.predicted, output)
     rows["dev"] = rows["dev"][: case.predicted]
     if case.shuffled:
         rows["dev"] = [rows["dev"][i] for i in np.random.default_rng(0).permutation(len(rows["dev"]))]
-    for split, chosen in rows.items():
-        _write_table(output / f"{split}.tsv", columns, chosen)
-    _write_table(output / "test.tsv", columns[:-1], [row[:-1] for row in rows["dev"]])
+    _write_splits(columns, rows, output)
+
+
+def write_sentences(texts: Sequence[str], predicted: int, output: Path) -> None:
+    """SST-2's three files: the first ``predicted`` texts to predict, the rest to train on."""
+    made = [[str(number), text, str(number % 2)] for number, text in enumerate(texts)]
+    rows = {"train": made[predicted:], "dev": made[:predicted]}
+    _write_splits(["index", "sentence", "label"], rows, output)
 
 
 def nsmc_lengths(data_dir: Path) -> np.ndarray:
@@ -209,8 +212,11 @@ def summary(seconds: dict[str, list[float]]) -> dict[str, Any]:
     }
 
 
-def _measure_case(case: Texts, encoder: Path, folder: Path, rounds: int, steps: int, peer: bool) -> dict[str, Any]:
-    ours, theirs = _settings(case, encoder, folder)
+def measure_case(
+    case: Texts, settings: tuple[dict[str, Any], dict[str, Any]], folder: Path, rounds: int, steps: int, peer: bool
+) -> dict[str, Any]:
+    """Both sides with their ``settings_of`` the texts in ``folder``: {"train" and "predict": ``summary``}."""
+    ours, theirs = settings
     module = "experiments.peers.torch_finetuning"
     with ExitStack() as stack:
         workers = {"ours": stack.enter_context(Worker("experiments.benchmark_finetuning", ours))}
@@ -234,7 +240,7 @@ def _measure_case(case: Texts, encoder: Path, folder: Path, rounds: int, steps: 
     return {what: summary(values) for what, values in seconds.items()}
 
 
-def _settings(case: Texts, encoder: Path, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def settings_of(case: Texts, encoder: Path, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Ours (a config of ``train``) and the peer's (``torch_finetuning.Settings``)."""
     common: dict[str, Any] = {"batch_size": case.batch_size, "max_seq_length": case.max_seq_length, "warmup_ratio": 0.1}
     common["train_epochs"] = 100.0  # never at the end
@@ -243,6 +249,12 @@ def _settings(case: Texts, encoder: Path, folder: Path) -> tuple[dict[str, Any],
     optimizer = {"learning_rate": 2e-5, "weight_decay": 0.01, "b1": 0.9, "b2": 0.999, "eps": 1e-6, "clip_norm": 1.0}
     theirs = {"family": "glue", "task": case.task, "files": {"data_dir": str(folder)}, "encoder": str(encoder)}
     return ours | common, theirs | common | {"optimizer": optimizer}
+
+
+def _write_splits(columns: Sequence[str], rows: dict[str, list[list[str]]], output: Path) -> None:
+    for split, chosen in rows.items():
+        _write_table(output / f"{split}.tsv", columns, chosen)
+    _write_table(output / "test.tsv", columns[:-1], [row[:-1] for row in rows["dev"]])
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

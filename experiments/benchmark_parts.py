@@ -37,7 +37,7 @@ def measure_parts(ours: OurStep, repeats: int = 5) -> dict[str, Any]:
     """
     from experiments.benchmark_step import OurStep
 
-    parts = {name: times * _median_ms(run, repeats) for name, (times, run) in _parts(ours).items()}
+    parts = part_times(ours, repeats)
     whole = _median_ms(lambda: ours.run(1), repeats)
     plain = OurStep(ours.setting, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     without = _median_ms(lambda: plain.run(1), repeats)
@@ -47,6 +47,11 @@ def measure_parts(ours: OurStep, repeats: int = 5) -> dict[str, Any]:
         "sum": sum(parts.values()),
         "parts": parts | {"dropout randomness": whole - without},
     }
+
+
+def part_times(ours: OurStep, repeats: int = 5) -> dict[str, float]:
+    """Milliseconds of each part in one step; only the parts are compiled."""
+    return {name: times * _median_ms(run, repeats) for name, (times, run) in _parts(ours).items()}
 
 
 def _parts(ours: OurStep) -> dict[str, tuple[int, Run]]:

@@ -17,6 +17,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
@@ -234,6 +235,32 @@ class OurStep:
             jax.block_until_ready((self.state, computed))
             seconds.append(time.perf_counter() - start)
         return seconds
+
+    def compile(self) -> float:
+        """Compiles the step without running it, so that the device stays free for others; seconds."""
+        start = time.perf_counter()
+        compiled = self.step.lower(self.state, self.batch, 1).compile()
+        self.step = lambda state, batch, _: compiled(state, batch)
+        return time.perf_counter() - start
+
+    def run_queued(self, count: int) -> float:
+        """Seconds of ``count`` updates sent off one behind the other, as training does; needed on a GPU, where waiting
+        for each would put the time of sending into every step."""
+        start, computed = time.perf_counter(), None
+        for _ in range(count):
+            self.state, computed = self.step(self.state, self.batch, 1)
+        jax.block_until_ready((self.state, computed))
+        return time.perf_counter() - start
+
+
+def seconds_of_rounds(run: Callable[[int], float], rounds: int, seconds: float) -> list[float]:
+    """Seconds a step in each of ``rounds`` rounds of about ``seconds`` s, after some steps to warm up.
+
+    ``run(n)`` gives the seconds of n steps together.
+    """
+    run(2)
+    count = min(200, max(1, round(seconds * 2 / run(2))))
+    return [run(count) / count for _ in range(rounds)]
 
 
 def work(setting: Setting) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from bert_jax.data.writing import write_json
@@ -155,6 +154,9 @@ def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
 
 class _Writer:
     def __init__(self, workdir: str | Path, start: int) -> None:
+        # Here, since it takes PyTorch along where that is installed: seconds that only what trains should spend.
+        from tensorboardX import SummaryWriter
+
         path = Path(workdir) / FILE
         kept = [line for line in read_metrics(workdir) if line["step"] <= start]
         temporary = path.with_suffix(".tmp")

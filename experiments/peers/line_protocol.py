@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,10 +19,17 @@ READY = {"ready": True}
 class Worker:
     """A process of ``python -m module '<json settings>'``, started once; ``ask`` waits for its answer.
 
-    What it writes to its standard error goes to ``log``, or to ours. Use it in a ``with`` statement.
+    What it writes to its standard error goes to ``log``, or to ours; ``environment`` is set on top of our own. Use it
+    in a ``with`` statement.
     """
 
-    def __init__(self, module: str, settings: dict[str, Any], log: Path | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        settings: dict[str, Any],
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.module, self.log = module, log
         self._stderr = log.open("w", encoding="utf-8") if log else None
         self._process = subprocess.Popen(
@@ -30,6 +37,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
+            env=os.environ | dict(environment or {}),
             text=True,
         )
         self._read()
@@ -95,6 +103,20 @@ class Channel:
         """The next command; None when there will be no more."""
         line = sys.stdin.readline()
         return json.loads(line) if line else None
+
+
+def failures_told(handler: Handler) -> Handler:
+    """The handler, which answers {"failed": why} instead of ending its worker: "out of memory", or the error's line."""
+
+    def answer(**arguments: Any) -> dict[str, Any]:
+        try:
+            return handler(**arguments)
+        except Exception as error:  # compilers fail in many ways
+            line = " ".join(str(error).split())[:300] or type(error).__name__
+            spent = "RESOURCE_EXHAUSTED" in line or "out of memory" in line.lower()
+            return {"failed": "out of memory" if spent else line}
+
+    return answer
 
 
 def serve(channel: Channel, handlers: dict[str, Handler]) -> None:

@@ -3,8 +3,8 @@
 python -m experiments.peers.torch_finetuning '{"family": "glue", "task": "STS-B", "encoder": "...", ...}'
 
 The model for the task from a Hugging Face directory, its own fast tokenizer, a plain loop over shuffled batches
-that are each padded to their longest sequence, float32 on CPU. Texts are read by our readers, so that both sides have
-the same rows, and predictions are scored by our scorers; everything between is the peer's.
+that are each padded to their longest sequence, in float32 or by autocast in bfloat16. Texts are read by our readers,
+so that both sides have the same rows, and predictions are scored by our scorers; everything between is the peer's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Settings:
     """A case and its hyperparameters.
 
     family, task, files: what is read, see ``torch_tasks``. optimizer: peak ``learning_rate`` and the arguments of
-    ``BertAdam``. padding: "longest" of the batch, or "max_length".
+    ``BertAdam``. padding: "longest" of the batch, or "max_length". device: "cpu" or "cuda"; dtype: "bfloat16" is
+    autocast.
     """
 
     family: str
@@ -45,6 +46,8 @@ class Settings:
     train_epochs: float = 3.0
     warmup_ratio: float = 0.1
     padding: str = "longest"
+    device: str = "cpu"
+    dtype: str = "float32"
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -64,7 +67,7 @@ class FineTuning:
     def start(self, seed: int) -> dict[str, Any]:
         """A fresh head and optimizer."""
         torch.manual_seed(seed)
-        self.model = self.task.model().train()
+        self.model = self.task.model().to(self.settings.device).train()
         optimizer = dict(self.settings.optimizer)
         self.peak = optimizer.pop("learning_rate")
         self.optimizer = BertAdam(self.model, **optimizer)
@@ -83,14 +86,16 @@ class FineTuning:
         clock = time.perf_counter()
         for _ in range(steps):
             chosen = next(self.batches)
-            loss = self.model(**self._collate(chosen)).loss
+            with self._autocast():
+                loss = self.model(**self._collate(chosen)).loss
             loss.backward()
             self.optimizer.step(linear_rate(self.step, self.peak, warmup, self.train_steps))
-            losses.append(loss.item())
+            losses.append(loss.detach())
             examples += len(chosen)
             self.step += 1
+        loss = float(np.mean([loss.item() for loss in losses]))  # waits for a GPU, once, with the clock running
         seconds = time.perf_counter() - clock
-        return {"seconds": seconds, "examples": examples, "steps": steps, "loss": float(np.mean(losses))}
+        return {"seconds": seconds, "examples": examples, "steps": steps, "loss": loss}
 
     def evaluate(self) -> dict[str, Any]:
         """The scores on dev; ``seconds`` are those of the model and of decoding and scoring its outputs."""
@@ -110,7 +115,7 @@ class FineTuning:
         """The logits of every feature, in order; padding is cut off where there are logits for every token."""
         self.model.eval()
         outputs: list[np.ndarray] = []
-        with torch.inference_mode():
+        with torch.inference_mode(), self._autocast():
             for first in range(0, len(features), self.settings.batch_size):
                 chosen = features[first : first + self.settings.batch_size]
                 outputs += self.task.outputs(self.model(**self._collate(chosen, labelled=False)), chosen)
@@ -118,7 +123,11 @@ class FineTuning:
 
     def _collate(self, features: Sequence[Feature], labelled: bool = True) -> Batch:
         length = self.settings.max_seq_length if self.settings.padding == "max_length" else None
-        return self.task.collate(features, length, labelled)
+        batch = self.task.collate(features, length, labelled)
+        return {name: value.to(self.settings.device) for name, value in batch.items()}
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.settings.device, torch.bfloat16, enabled=self.settings.dtype == "bfloat16")
 
     def _shuffled(self, seed: int) -> Iterator[list[Feature]]:
         """In the order of our side: on some thousand rows the order decides more of a score than all else drawn."""

@@ -80,7 +80,7 @@ class PeerTask(ABC):
         return batch
 
     def outputs(self, output: Any, features: Sequence[Feature]) -> list[np.ndarray]:
-        return list(output.logits.numpy())
+        return list(output.logits.float().cpu().numpy())
 
     @abstractmethod
     def score(self, outputs: list[np.ndarray]) -> dict[str, float]: ...
@@ -222,7 +222,7 @@ class Tagging(PeerTask):
         return batch
 
     def outputs(self, output: Any, features: Sequence[Feature]) -> list[np.ndarray]:
-        logits = output.logits.numpy()
+        logits = output.logits.float().cpu().numpy()
         return [logits[row, : len(feature["input_ids"])] for row, feature in enumerate(features)]
 
     def score(self, outputs: list[np.ndarray]) -> dict[str, float]:
@@ -298,7 +298,7 @@ class Answering(PeerTask):
         return batch
 
     def outputs(self, output: Any, features: Sequence[Feature]) -> list[np.ndarray]:
-        logits = torch.stack([output.start_logits, output.end_logits], -1).numpy()
+        logits = torch.stack([output.start_logits, output.end_logits], -1).float().cpu().numpy()
         return [logits[row, : len(feature["input_ids"])] for row, feature in enumerate(features)]
 
     def score(self, outputs: list[np.ndarray]) -> dict[str, float]:
