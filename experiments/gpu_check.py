@@ -5,7 +5,7 @@
     python -m experiments.gpu_check --results experiments/results --only settings,layers   # adds these to the page
     python -m experiments.gpu_check --dry_run --results /tmp/dry     # tiny sizes on the CPU: does everything run?
 
-Every part (``gpu_plan.PARTS``) is a process of its own with its own time; what is slow is ended, what fails is said,
+Every part (``gpu.plan.PARTS``) is a process of its own with its own time; what is slow is ended, what fails is said,
 and the rest goes on. ``gpu.json`` and ``gpu.md`` in --results are written anew after each part. The whole takes
 at most --total_seconds, without the making of the environment. Compiled programs are not kept from run to run, so
 that the seconds to compile are true.
@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.gpu_page import write_page
-from experiments.gpu_plan import Part, parts_of, plan_of
+from experiments.gpu.page import write_page
+from experiments.gpu.plan import Part, parts_of, plan_of
 from experiments.machine import card, versions
 
 TOTAL_SECONDS = 470.0
@@ -106,7 +106,7 @@ def run_parts(
             raise ValueError(f"JAX runs on the {platform}: install jax[cuda12] or jax[cuda13], as the driver asks")
 
 
-def run_part(part: Part, seconds: float, scratch: Path, dry_run: bool, module: str = "experiments.gpu_parts") -> Any:
+def run_part(part: Part, seconds: float, scratch: Path, dry_run: bool, module: str = "experiments.gpu.parts") -> Any:
     """{"state": how it ended, "seconds", "figures": what it wrote until then}.
 
     The part and all that it has started are ended when its time is over.
@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--results", metavar="DIR", help="where gpu.md and gpu.json go; a dry run makes a temporary one")
     add("--dry_run", action="store_true", help="tiny sizes, a step or two, on the CPU")
-    add("--only", metavar="PARTS", help="comma-separated: machine, correctness, large-128, ... (gpu_plan.PARTS)")
+    add("--only", metavar="PARTS", help="comma-separated: machine, correctness, large-128, ... (gpu.plan.PARTS)")
     add("--total_seconds", type=float, help=f"for all parts together (default {TOTAL_SECONDS:.0f}, of a dry run more)")
     return parser
 

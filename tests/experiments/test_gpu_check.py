@@ -10,16 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from experiments import gpu_cases, gpu_check
+from experiments import gpu_check
+from experiments.gpu import cases
+from experiments.gpu.numerics import LIMITS, checks_of
+from experiments.gpu.page import best_of_same_model, data_sheet_peak, markdown, measured_peak, tables, write_page
+from experiments.gpu.plan import DRY_RUN, GPU, PARTS, VARIANTS, Case, Part, parts_of
 from experiments.gpu_check import LEAST_SECONDS, earlier_parts, json_of, main, run_part, run_parts
-from experiments.gpu_numerics import LIMITS, checks_of
-from experiments.gpu_page import best_of_same_model, data_sheet_peak, markdown, measured_peak, tables, write_page
-from experiments.gpu_plan import DRY_RUN, GPU, PARTS, VARIANTS, Case, Part, parts_of
 from experiments.machine import card
 from experiments.peers.line_protocol import failures_told
 
 ROOT = Path(__file__).parents[2]
-# A stand-in for `experiments.gpu_parts`: how a part can end.
+# A stand-in for `experiments.gpu.parts`: how a part can end.
 FAKE_PARTS = """
 import json, pathlib, subprocess, sys, time
 name, output = sys.argv[1], pathlib.Path(sys.argv[3])
@@ -149,7 +150,7 @@ def test_flags_are_known_to_this_jaxlib() -> None:
 class FakeWorker:
     """Ours and the peer's, with memory for so many rows and no compiler."""
 
-    room: ClassVar = {"experiments.gpu_step": 4, "experiments.peers.torch_step": 2}
+    room: ClassVar = {"experiments.gpu.step": 4, "experiments.peers.torch_step": 2}
     started: ClassVar[list[tuple[str, int]]] = []
 
     def __init__(self, module: str, settings: dict[str, Any], environment: Any = None) -> None:
@@ -172,18 +173,18 @@ class FakeWorker:
 
 
 def test_the_largest_batch_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_cases, "Worker", FakeWorker)
-    monkeypatch.setattr(gpu_cases, "missing_packages", lambda *names: [])
-    monkeypatch.setattr(gpu_cases, "unable_to_compile", lambda plan: None)
+    monkeypatch.setattr(cases, "Worker", FakeWorker)
+    monkeypatch.setattr(cases, "missing_packages", lambda *names: [])
+    monkeypatch.setattr(cases, "unable_to_compile", lambda plan: None)
     monkeypatch.setattr(FakeWorker, "started", started := [])
     saved: list[dict[str, Any]] = []
-    gpu_cases.measure(DRY_RUN, Case("L2_H128", 16, (8, 4, 2)), saved.append)
+    cases.measure(DRY_RUN, Case("L2_H128", 16, (8, 4, 2)), saved.append)
     found = saved[-1]
     assert found["ours"]["batch"] == 4 and found["ours"]["sequences_a_second"] == 8.0  # the median of 0.5 s
     assert found["ours"]["compile_seconds"] == 7.0
     assert found["peer"]["batch"] == 2 and found["compiled"] == {"failed": "no compiler"}
-    assert sorted(batch for module, batch in started if module.endswith("gpu_step")) == [4, 8]
-    nothing = gpu_cases.measure_ours(DRY_RUN, Case("L2_H128", 16, (16, 8)))
+    assert sorted(batch for module, batch in started if module.endswith("gpu.step")) == [4, 8]
+    nothing = cases.measure_ours(DRY_RUN, Case("L2_H128", 16, (16, 8)))
     assert nothing == {"failed": "out of memory at 8 rows, the fewest tried"}
 
 
@@ -191,11 +192,11 @@ def test_a_dead_peer_does_not_take_ours_along(monkeypatch: pytest.MonkeyPatch) -
     def dies(plan: Any, case: Any) -> Any:
         raise RuntimeError("worker ended with status -9")
 
-    monkeypatch.setattr(gpu_cases, "Worker", FakeWorker)
-    monkeypatch.setattr(gpu_cases, "missing_packages", lambda *names: [])
-    monkeypatch.setattr(gpu_cases, "start_peer", dies)
+    monkeypatch.setattr(cases, "Worker", FakeWorker)
+    monkeypatch.setattr(cases, "missing_packages", lambda *names: [])
+    monkeypatch.setattr(cases, "start_peer", dies)
     saved: list[dict[str, Any]] = []
-    gpu_cases.measure(DRY_RUN, Case("L2_H128", 16, (4,)), saved.append)
+    cases.measure(DRY_RUN, Case("L2_H128", 16, (4,)), saved.append)
     assert saved[-1]["ours"]["batch"] == 4 and saved[-1]["peer"] == {"failed": "worker ended with status -9"}
 
 

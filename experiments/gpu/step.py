@@ -1,6 +1,6 @@
 """Our worker of ``gpu_check``: the training step of ``benchmark_step``, compiled apart from running and run in queues.
 
-python -m experiments.gpu_step '{"setting": {"size": "base", "seq": 128, "batch": 8}, "changes": {"scan_layers": true}}'
+python -m experiments.gpu.step '{"setting": {"size": "base", "seq": 128, "batch": 8}, "changes": {"scan_layers": true}}'
 """
 
 from __future__ import annotations

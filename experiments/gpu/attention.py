@@ -20,7 +20,7 @@ import numpy as np
 from bert_jax.model.attention import attention, attention_mask
 from bert_jax.model.attention_kernels import fused_kernel
 from experiments.benchmark_step import seconds_of_rounds
-from experiments.gpu_plan import Plan, Rows
+from experiments.gpu.plan import Plan, Rows
 
 HEAD_SIZE = 64
 DROPOUT = 0.1

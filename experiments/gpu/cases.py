@@ -15,7 +15,7 @@ from typing import Any
 
 from bert_jax.model.config import BertConfig
 from experiments.benchmark_step import PEER_PACKAGES, PEERS, Setting, missing_packages, predictions_of, required_flops
-from experiments.gpu_plan import Case, Plan
+from experiments.gpu.plan import Case, Plan
 from experiments.peers.line_protocol import Worker
 
 DTYPE = "bfloat16"
@@ -76,7 +76,7 @@ def start_ours(
     """A worker of ours and what its compilation answered."""
     settings = {"setting": setting_of(plan, case, batch)._asdict(), "changes": changes or {}}
     given = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}"} if flags else None
-    worker = Worker("experiments.gpu_step", settings, environment=given)
+    worker = Worker("experiments.gpu.step", settings, environment=given)
     return worker, worker.ask("compile")
 
 

@@ -23,7 +23,7 @@ from bert_jax.model.config import BertConfig
 from bert_jax.tasks.pretraining import initial_parameters
 from experiments.benchmark_finetuning import Texts, measure_case, settings_of, texts_of_lengths, write_sentences
 from experiments.benchmark_step import PEER_PACKAGES, SPECIAL_TOKENS, missing_packages
-from experiments.gpu_plan import Plan
+from experiments.gpu.plan import Plan
 
 MAX_SEQ_LENGTH = 128
 # Words of a sentence are log-normal, as those of MNLI and QQP are, roughly: 24 in the median, 5 % above 64.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.gpu_plan import PARTS
+from experiments.gpu.plan import PARTS
 
 NAME = "gpu"
 AIM_UTILISATION, AIM_RATIO = 0.60, 1.2  # of LARGE at 128

@@ -1,6 +1,6 @@
 """One part of ``gpu_check`` in a process of its own: writes its figures as they come, and is ended where it is slow.
 
-python -m experiments.gpu_parts large-128 --output figures.json [--dry_run]
+python -m experiments.gpu.parts large-128 --output figures.json [--dry_run]
 
 Each part imports its own modules: what one of them lacks does not stop the others.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.model.config import BertConfig
-from experiments import gpu_cases
 from experiments.benchmark_step import PEER_PACKAGES, PEERS, OurStep, Setting, missing_packages, predictions_of
 from experiments.benchmark_step import matmul_shapes as shapes_of_model
-from experiments.gpu_plan import Plan, plan_of
+from experiments.gpu import cases
+from experiments.gpu.plan import Plan, plan_of
 from experiments.peers.line_protocol import Worker
 
 Save = Callable[[dict[str, Any]], None]
@@ -27,8 +27,8 @@ SMALL = Setting("L2_H128", 128, 1, "bfloat16", 200)  # for workers that only mul
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="gpu_parts", description=__doc__)
-    parser.add_argument("name", help="of gpu_plan.PARTS")
+    parser = argparse.ArgumentParser(prog="gpu.parts", description=__doc__)
+    parser.add_argument("name", help="of gpu.plan.PARTS")
     parser.add_argument("--output", required=True, type=Path, help="JSON file for the figures")
     parser.add_argument("--dry_run", action="store_true", help="the small plan, on the CPU")
     args = parser.parse_args(arguments)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.replace(partial, args.output)  # whoever reads it finds all of it
 
     if args.name in plan.cases:
-        gpu_cases.measure(plan, plan.cases[args.name], save)
+        cases.measure(plan, plan.cases[args.name], save)
     else:
         MEASURES[args.name](plan, save)
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def machine(plan: Plan, save: Save) -> None:
     """What JAX sees, and the matrix products that the card's peak is the best of: JAX's and PyTorch's, bfloat16."""
     shapes = matmul_shapes(plan)
-    with Worker("experiments.gpu_step", {"setting": SMALL._asdict(), "changes": {}}) as ours:
+    with Worker("experiments.gpu.step", {"setting": SMALL._asdict(), "changes": {}}) as ours:
         figures: dict[str, Any] = {"machine": ours.ask("machine")}
         figures["matmul_gflops"] = ours.ask("matmul", shapes=shapes, queued=plan.queued)
         save(figures)
@@ -67,21 +67,21 @@ def matmul_shapes(plan: Plan) -> list[tuple[int, int, int]]:
 
 
 def correctness(plan: Plan, save: Save) -> None:
-    from experiments import gpu_numerics
+    from experiments.gpu import numerics
 
-    save(gpu_numerics.compare(plan))
+    save(numerics.compare(plan))
 
 
 def attention(plan: Plan, save: Save) -> None:
-    from experiments import gpu_attention
+    from experiments.gpu import attention
 
-    gpu_attention.measure(plan, save)
+    attention.measure(plan, save)
 
 
 def finetuning(plan: Plan, save: Save) -> None:
-    from experiments import gpu_finetuning
+    from experiments.gpu import finetuning
 
-    gpu_finetuning.measure(plan, save)
+    finetuning.measure(plan, save)
 
 
 def settings(plan: Plan, save: Save) -> None:
@@ -89,7 +89,7 @@ def settings(plan: Plan, save: Save) -> None:
     found: list[dict[str, Any]] = []
     for variant in plan.variants:
         try:
-            figures = gpu_cases.measure_ours(plan, plan.cases[plan.varied], variant.changes, variant.flags)
+            figures = cases.measure_ours(plan, plan.cases[plan.varied], variant.changes, variant.flags)
         except RuntimeError as error:  # a flag that this jaxlib does not know ends the worker
             figures = {"failed": str(error)}
         found.append({"variant": variant._asdict(), "found": figures})
@@ -101,7 +101,7 @@ def layers(plan: Plan, save: Save) -> None:
     from experiments.benchmark_parts import part_times
 
     case = plan.cases[plan.varied]
-    setting = gpu_cases.setting_of(plan, case, case.batches[0])
+    setting = cases.setting_of(plan, case, case.batches[0])
     save({"case": plan.varied, "batch": setting.batch, "parts": part_times(OurStep(setting))})
 
 
