@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import pytest
 
+from bert_jax.data.object_cache import Copy
 from bert_jax.data.object_store import Store
 from bert_jax.training import pusher
 from bert_jax.training.checksums import find_damage, write_sums
@@ -102,6 +103,20 @@ def test_what_keep_last_removes_goes_there_once_the_newer_one_is_whole(machine: 
         comes(lambda: not any(name.startswith("checkpoints/10/") for name in stored()))
         assert "checkpoints/30/SHA256SUMS" in stored()
     assert {name.split("/")[1] for name in stored() if name.startswith("checkpoints/")} == {"20", "30"}
+
+
+def test_nothing_is_removed_there_before_the_newest_here_has_come(machine: Callable[[str], None]) -> None:
+    machine("a")
+    with working_copy(URL) as here:
+        save(here, 10)
+        save(here, 20)
+    save(here, 30)  # as if it came while others were pushed
+    shutil.rmtree(here / "checkpoints" / "10")
+    one = pusher.Pusher(Copy(URL), ours=True)
+    one._remove_old()
+    assert "checkpoints/10/SHA256SUMS" in stored()
+    one.push(everything=True)
+    assert "checkpoints/30/SHA256SUMS" in stored() and "checkpoints/10/SHA256SUMS" not in stored()
 
 
 def test_the_sums_come_last_and_the_metrics_before_their_checkpoint(machine: Callable[[str], None]) -> None:
