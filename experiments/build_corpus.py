@@ -18,10 +18,10 @@ the following commands we have not run:
             --temp_location=gs://BUCKET/tmp --sdk_container_image=IMAGE --max_num_workers=64'
 
 Give absolute names or URLs (--input 'gs://BUCKET/*.jsonl.gz'). Every worker must see the inputs under the name that
-they have here (for tfds: its TFDS_DATA_DIR), must have bert_jax and its requirements (IMAGE: Beam's for this Python, plus
-requirements.txt and this checkout) and write to --parts_dir: a folder that all share, or gs://, s3://, hdfs://
-(`apache-beam[gcp]`, ...). What it holds until it is appended takes about as much space as the corpus. One input is
-one piece of work: give many files rather than one large one.
+they have here (for tfds: its TFDS_DATA_DIR), must have bert_jax and its requirements (IMAGE: Beam's for this
+Python, plus requirements.txt and this checkout) and write to --parts_dir: a folder that all share, or gs://, s3://,
+hdfs:// (`apache-beam[gcp]`, ...). What it holds until it is appended takes about as much space as the corpus. One
+input is one piece of work: give many files rather than one large one.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from bert_jax.tasks.task import Task
 from experiments.benchmark_step import Setting, make_task, synthetic_batch
 from experiments.gpu.plan import Plan
 
-# bfloat16 keeps 8 bits: each rounding is off by at most 0.4 %. Limits are some times what 2 layers of 128 showed on a CPU.
+# bfloat16 keeps 8 bits: each rounding is off by at most 0.4 %. Limits are some times what 2 layers of 128 showed on a
+# CPU.
 LIMITS = {
     "masked-LM loss, relative difference": 5e-3,
     "next-sentence loss, difference in nats": 2e-2,
