@@ -11,7 +11,6 @@ words. How the figures come about is said in ``experiments/mesh/costs.py``; no r
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -36,6 +35,7 @@ def main() -> None:
     topology = Topology.of(_TOPOLOGY.value, _SIMULATE.value)
     topology.prepare()
     # Only now, for they start JAX.
+    from bert_jax.data.writing import write_json
     from experiments.mesh.page import terminal_table
     from experiments.mesh.search import check
 
@@ -47,7 +47,7 @@ def main() -> None:
         found = check(_CONFIG.value, topology, _MESHES.value, corpus, largest=_LARGEST.value, say=say)
     print(terminal_table(found))
     if _OUTPUT.value:
-        Path(_OUTPUT.value).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_json(Path(_OUTPUT.value), found)
 
 
 if __name__ == "__main__":

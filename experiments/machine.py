@@ -42,7 +42,7 @@ def describe() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of the packages that decide what is measured, those installed."""
-    return {name: version for name in PACKAGES + CUDA_PACKAGES if (version := _version(name)) is not None}
+    return {name: version for name in PACKAGES + CUDA_PACKAGES if (version := version_of(name)) is not None}
 
 
 def card() -> dict[str, str] | None:
@@ -106,7 +106,8 @@ def _memory_gb() -> float | None:
         return None
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """Of an installed package."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

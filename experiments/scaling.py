@@ -14,8 +14,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +21,6 @@ from experiments.mesh.page import HEADER, NOTE, chips, per_device, row
 from experiments.mesh.topologies import Topology
 
 TOPOLOGIES = ("v5e-8", "v6e-8", "v5p-16", "h100-8", "h200-8", "v5e-256")
-PACKAGES = ("jax", "jaxlib", "libtpu", "flax")
 
 
 class Case(NamedTuple):
@@ -54,8 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for size in ("base", "large")
         for length, remat in ((128, False), (512, True))
     ]
-    for case in chosen:
-        Topology.of(case.topology)  # a ValueError before anything is run
+    try:
+        for case in chosen:
+            Topology.of(case.topology)  # before anything is run
+    except ValueError as error:
+        sys.exit(f"scaling: {error}")
+    if args.at_a_time < 1:
+        sys.exit(f"scaling: --at_a_time={args.at_a_time}; at least 1")
     with ThreadPoolExecutor(args.at_a_time) as executor:
         found = list(executor.map(lambda case: ask(case, directory), chosen))
     done = [(case, one) for case, one in zip(chosen, found, strict=True) if one is not None]
@@ -81,8 +83,9 @@ def ask(case: Case, directory: Path) -> dict[str, Any] | None:
 
 def page(done: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     """The whole page."""
-    versions = ", ".join(f"{name} {version}" for name in PACKAGES if (version := _version(name)))
-    parts = [_INTRODUCTION.format(date=date.today().isoformat(), versions=versions, note=NOTE.replace("\n", " "))]
+    made = dict.fromkeys((name, version) for _, one in done for name, version in one["versions"].items())
+    versions, dates = ", ".join(map(" ".join, made)), " and ".join(sorted({one["date"] for _, one in done}))
+    parts = [_INTRODUCTION.format(date=dates, versions=versions, note=NOTE.replace("\n", " "))]
     parts.append(_table(("chip", "TFLOP/s (bfloat16)", "GiB", "GB/s memory", "GB/s to others"), chips()))
     for size in dict.fromkeys(case.size for case, _ in done):
         for length in dict.fromkeys(case.length for case, _ in done):
@@ -112,13 +115,6 @@ def lines(case: Case, found: dict[str, Any]) -> list[list[str]]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in cells)
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 _INTRODUCTION = """# BERT pre-training on accelerators to rent

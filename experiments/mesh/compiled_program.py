@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
 # They move nothing themselves: names for what is there, or the computations inside count.
@@ -24,6 +24,7 @@ _CALL = re.compile(
     r"(?:body|condition|to_apply|calls|branch_computations|true_computation|false_computation)="
     r"(?:\{([^}]*)\}|%?([\w.\-]+))"
 )
+_ELSEWHERE = re.compile(r"S\([1-9]")  # of a layout: another memory
 _BITS = {"pred": 8, "bf16": 16, "token": 0}
 
 
@@ -83,11 +84,12 @@ class _Instruction:
 
 @dataclass
 class Program:
-    """The computations of a module, and how often each that runs on its own (not inside a fusion) runs."""
+    """The computations of a module, and how often each runs: on its own, or (``fused``) inside a fusion."""
 
     computations: dict[str, list[_Instruction]]
     devices: int
     times: Counter[str] = field(default_factory=Counter)
+    fused: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def read(cls, text: str) -> Program:
@@ -106,24 +108,30 @@ class Program:
         program._visit(entry, 1)
         return program
 
-    def _visit(self, computation: str, count: int) -> None:
-        self.times[computation] += count
+    def _visit(self, computation: str, count: int, fused: bool = False) -> None:
+        (self.fused if fused else self.times)[computation] += count
         for one in self.computations.get(computation, ()):
-            if one.kind == "fusion":
-                continue
             trips = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', one.rest)
             for called in one.called:
                 if called in self.computations and called != computation:
-                    self._visit(called, count * (int(trips[1]) if trips and one.kind == "while" else 1))
+                    often = count * (int(trips[1]) if trips and one.kind == "while" else 1)
+                    self._visit(called, often, fused or one.kind == "fusion")
 
     def collectives(self) -> list[Collective]:
-        """The largest first."""
-        result = []
-        for one, times in self._running():
-            kind = one.kind.removesuffix("-start")
-            if kind in KINDS and not one.kind.endswith("-done"):
-                result.append(_collective(one, kind, times, self.devices))
-        return sorted(result, key=lambda one: -one.times * math.prod(one.shape))
+        """The largest first.
+
+        A TPU's compiler cuts one into several fusions, in which it appears again and again under one channel.
+        """
+        result: dict[Any, Collective] = {}
+        for times in (self.times, self.fused):
+            for computation, count in times.items():
+                for one in self.computations.get(computation, ()):
+                    kind = one.kind.removesuffix("-start")
+                    if kind in KINDS:
+                        channel = re.search(r"channel_id=(\d+)", one.rest)
+                        key = (kind, channel[1]) if channel else (computation, one.name)
+                        result.setdefault(key, _collective(one, kind, count, self.devices))
+        return sorted(result.values(), key=lambda one: -one.times * math.prod(one.shape))
 
     def memory_traffic(self) -> float:
         """Bytes that a step reads from and writes to a device's main memory, unless its caches save some.
@@ -131,24 +139,20 @@ class Program:
         Each instruction reads its operands and writes its result; of what it takes a slice of, only that. Arrays that
         the compiler has put elsewhere (a TPU's VMEM, memory space 1) do not count.
         """
-        return sum(times * self._traffic(one, types) for one, times, types in self._running_with_types())
-
-    def _running(self) -> Iterator[tuple[_Instruction, int]]:
-        for computation, times in self.times.items():
-            for one in self.computations.get(computation, ()):
-                yield one, times
-
-    def _running_with_types(self) -> Iterator[tuple[_Instruction, int, dict[str, str]]]:
+        total = 0
         for computation, times in self.times.items():
             instructions = self.computations.get(computation, [])
             types = {one.name: one.type for one in instructions}
-            for one in instructions:
-                yield one, times, types
+            total += times * sum(self._traffic(one, types) for one in instructions)
+        return float(total)
 
     def _traffic(self, one: _Instruction, types: dict[str, str]) -> int:
         if one.kind in FREE or one.kind.endswith(("-done", "-update")):
             return 0
         result, operands = main_memory_bytes(one.type), [main_memory_bytes(types.get(o, "")) for o in one.operands]
+        if one.kind in ("slice-start", "dynamic-slice-start"):  # (operand, slice, ...)
+            part = _ARRAY.findall(one.type)[1]
+            return _size(*part[:2]) + (0 if _ELSEWHERE.search(part[2]) else _size(*part[:2]))
         if one.kind.endswith("-start"):  # its result names its operand too
             return result
         if one.kind in SLICES:
@@ -161,21 +165,24 @@ class Program:
 
     @staticmethod
     def _fused_traffic(inside: list[_Instruction], result: int, operands: list[int]) -> int:
-        """An operand that is only sliced inside counts as its slices, one that is updated in place as the part."""
+        """An operand that is only sliced inside counts as its slices, one that is updated in place as the part that is
+        written; one that is only passed on not at all."""
         total, types = 0, {one.name: one.type for one in inside}
         updated = {one.operands[0]: one.operands[1] for one in inside if one.kind == "dynamic-update-slice"}
+        handed = {name for one in inside if one.root and one.kind == "tuple" for name in one.operands}
         for one in inside:
             if one.kind != "parameter":
                 continue
             number = int(re.match(r"(\d+)", one.rest)[1])  # pyright: ignore[reportOptionalSubscript]
             size = operands[number] if number < len(operands) else 0
             users = [user for user in inside if one.name in user.operands]
-            if size and users and all(user.kind in SLICES for user in users):
+            if one.name in handed and all(user.root or user.kind in KINDS for user in users):
+                result, size = result - size, 0
+            elif size and users and all(user.kind in SLICES for user in users):
                 size = min(size, sum(array_bytes(user.type) for user in users))
             elif size and one.name in updated:
-                part = array_bytes(types.get(updated[one.name], ""))
-                result = max(result - size, 0) + part
-                size = part
+                result = max(result - size, 0) + array_bytes(types.get(updated[one.name], ""))
+                size = 0
             total += size
         return total + result
 
@@ -187,9 +194,7 @@ def array_bytes(type_text: str) -> int:
 
 def main_memory_bytes(type_text: str) -> int:
     """``array_bytes`` without arrays in another memory space than 0."""
-    return sum(
-        _size(dtype, dims) for dtype, dims, layout in _ARRAY.findall(type_text) if not re.search(r"S\([1-9]", layout)
-    )
+    return sum(_size(dtype, dims) for dtype, dims, layout in _ARRAY.findall(type_text) if not _ELSEWHERE.search(layout))
 
 
 def _size(dtype: str, dims: str) -> int:
@@ -198,19 +203,23 @@ def _size(dtype: str, dims: str) -> int:
 
 
 def _collective(one: _Instruction, kind: str, times: int, devices: int) -> Collective:
-    arrays = [(dtype, tuple(map(int, filter(None, dims.split(","))))) for dtype, dims, _ in _ARRAY.findall(one.type)]
-    sizes = [_size(dtype, dims) for dtype, dims, _ in _ARRAY.findall(one.type)]
-    dtype, shape = max(arrays, key=lambda array: math.prod(array[1]))
-    size = sum(sizes)
-    if one.kind.endswith("-start"):  # operand and result
-        size = max(sizes)
-    elif len(arrays) > 1:  # several results in one exchange
-        shape = (sum(math.prod(dims) for _, dims in arrays),)
-    return Collective(kind, dtype, shape, _group(one.rest, devices), times, size)
+    arrays = [(dtype, dims) for dtype, dims, _ in _ARRAY.findall(one.type)]
+    if one.kind.endswith("-start") and kind != "all-reduce":  # operands, as many results, and what counts steps
+        arrays = [(dtype, dims) for dtype, dims in arrays if dims or dtype != "u32"]
+        arrays = arrays[len(arrays) // 2 :]
+    shapes = [tuple(map(int, filter(None, dims.split(",")))) for _, dims in arrays]
+    largest = max(range(len(arrays)), key=lambda number: math.prod(shapes[number]))
+    # Several results in one exchange have no shape but their size.
+    shape = shapes[0] if len(shapes) == 1 else (sum(map(math.prod, shapes)),)
+    size = sum(_size(dtype, dims) for dtype, dims in arrays)
+    return Collective(kind, arrays[largest][0], shape, _group(one.rest, devices), times, size)
 
 
 def _group(rest: str, devices: int) -> int:
-    """Devices of a group: replica_groups={{0,1},{2,3}}, as iota [2,2]<=[4], or {}: all."""
+    """Devices of a group: replica_groups={{0,1},{2,3}}, as iota [2,2]<=[4], mesh['a'=2,'b'=2] {'a'}, or {}: all."""
+    if found := re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", rest):
+        sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", found[1])}
+        return math.prod(sizes.get(name, 1) for name in re.findall(r"'(\w+)'", found[2]))
     if found := re.search(r"replica_groups=\{\{([\d,]+)\}", rest):
         return len(found[1].split(","))
     if found := re.search(r"replica_groups=\[([\d,]+)\]<=", rest):

@@ -33,7 +33,8 @@ class Costs:
         fits: whether the compiler finds room; where it does not, only ``memory_bytes`` may be known.
         memory_bytes: the most that a device needs at once, parameters and moments among it.
         needed_flops: of all devices: the matrix products of forward and backward, nothing computed twice.
-        device_flops: of one device, with what is recomputed.
+        device_flops: of one device, with what is recomputed (a third more; heads and embeddings, which are not, count
+            as well).
         traffic_bytes: to and from a device's main memory. sent_bytes: by one device to others, ``sent`` by kind.
         compile_seconds: on this machine.
     """
@@ -66,8 +67,8 @@ class Costs:
         return " x ".join(f"{name} {size}" for name, size in self.mesh.items() if size > 1) or "one device"
 
     def seconds(self, chip: Chip) -> tuple[float, float]:
-        """The shortest a step can take at the chip's stated speeds: with arithmetic, traffic and exchanges all at
-        once, and one after the other. No real step reaches the first; the second knows no inefficiency either."""
+        """An estimate at the chip's stated speeds: with arithmetic, traffic and exchanges all at once, and one after
+        the other. Neither knows of any inefficiency."""
         parts = [
             self.device_flops / chip.flops,
             self.traffic_bytes / chip.memory_speed,
@@ -89,9 +90,10 @@ def step_costs(
     Raises:
         ValueError: the batch does not divide over the mesh.
     """
-    batch = batch_shapes(task, phase, mesh, scale)
+    real = open_stream(task, phase, mesh).batch(0)
+    batch = batch_shapes(real, mesh, phase.accumulation_steps, scale)
     rows, length = batch["input_ids"].shape
-    size = round(phase.batch_size * scale)
+    size = round(phase.batch_size * rows / len(real["input_ids"]))
     costs = Costs({str(name): n for name, n in mesh.shape.items()}, task.model.remat, size, rows, length, fits=False)
     start = time.perf_counter()
     with jax.set_mesh(mesh):
@@ -120,10 +122,9 @@ def step_costs(
     )
 
 
-def batch_shapes(task: Task, phase: Phase, mesh: Mesh, scale: float = 1.0) -> Batch:
-    """The first batch of the phase, as shapes, with ``scale`` times its rows, as many as divide over the mesh."""
-    sharding, multiple = batch_sharding(mesh), row_devices(mesh) * phase.accumulation_steps
-    batch = open_stream(task, phase, mesh).batch(0)
+def batch_shapes(batch: Batch, mesh: Mesh, accumulation_steps: int = 1, scale: float = 1.0) -> Batch:
+    """The shapes of a batch with ``scale`` times its rows, as many as divide over the mesh."""
+    sharding, multiple = batch_sharding(mesh), row_devices(mesh) * accumulation_steps
 
     def shape(value: Any) -> jax.ShapeDtypeStruct:
         rows = max(multiple, round(len(value) * scale) // multiple * multiple)

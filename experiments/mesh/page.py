@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.mesh.topologies import CHIPS, Topology
+from experiments.mesh.topologies import CHIPS, GPUS_IN_A_BOX, Topology
 
 HEADER = ("mesh", "batch", "GiB/device", "TFLOP", "GB read+written", "GB sent", "ms a step", "sequences/s", "MFU")
 NOTE = (
-    "Two figures are the limits at the chip's stated speeds: arithmetic, memory and links all at once, and one after"
-    " the other.\nA real step is slower than the first, and may be slower than the second; they are for comparing."
+    "Two figures are estimates at the chip's stated speeds: arithmetic, memory and links all at once, and one after the"
+    " other.\nNeither knows of any inefficiency; they are for comparing meshes."
+)
+BEYOND_THE_BOX = (
+    f"More than {GPUS_IN_A_BOX} GPUs: what is sent between boxes goes by a slower network, which is not counted."
 )
 
 
@@ -35,7 +38,8 @@ def terminal_table(found: dict[str, Any]) -> str:
             lines[-1] += (
                 f"; last line: about the largest batch that fits there ({per_device(phase['largest']):,} a device)"
             )
-    return "\n".join([*lines, "", NOTE])
+    beyond = [BEYOND_THE_BOX] if topology.chip.platform == "cuda" and topology.count > GPUS_IN_A_BOX else []
+    return "\n".join([*lines, "", NOTE, *beyond])
 
 
 def stated(topology: Topology) -> str:

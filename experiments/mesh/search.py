@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from bert_jax.data.corpus import write_corpus
 from bert_jax.training.settings import Config, Phase, plain, plan, read_config
 from bert_jax.training.sharding import MeshShape, make_mesh
 from experiments.benchmark_step import SPECIAL_TOKENS, whole_words
+from experiments.machine import version_of
 from experiments.mesh.costs import Costs, step_costs
 from experiments.mesh.topologies import SIMULATED, Topology
 
 # Of a simulated device's memory, for its runtime and for what lies badly; a TPU's compiler says itself what fits.
 USABLE = 0.9
 # How full the largest batch must be, and how often it is looked for.
-FULL, SEARCH_STEPS = 0.92, 4
+FULL, SEARCH_STEPS = 0.92, 5
+PACKAGES = ("jax", "jaxlib", "libtpu", "flax")
 Measure = Callable[[MeshShape, float], Costs]  # of the mesh and so many times the config's batch
 
 
@@ -48,6 +51,8 @@ def check(
     if values.get("task") == "pretraining" and not values.get("corpus"):
         values["corpus"] = write_random_corpus(*random_words)
     settings, task = read_config(values)
+    if task.model.attention_implementation != "xla":
+        raise ValueError("attention_implementation='auto' chooses by the devices that are here; check 'xla'")
     phases, devices = plan(settings, task), topology.devices()
 
     def measure(phase: Phase, shape: MeshShape, scale: float) -> Costs:
@@ -65,6 +70,8 @@ def check(
         "model": model,
         "topology": topology.name,
         "compiler": topology.compiler,
+        "date": date.today().isoformat(),
+        "versions": {name: version for name in PACKAGES if (version := version_of(name))},
         "phases": [_check_phase(phase, shapes, partial(measure, phase), topology, largest) for phase in phases],
     }
 
@@ -81,7 +88,8 @@ def _check_phase(
         )
     fitting = [one for one in tried if one.fits]
     cheapest = min(fitting, key=lambda one: one.seconds(topology.chip)[1]) if fitting else None
-    most = largest_batch(measure, cheapest, topology.chip.memory_bytes) if largest and cheapest else None
+    limit = topology.chip.memory_bytes * (USABLE if topology.compiler == SIMULATED else 1)
+    most = largest_batch(measure, cheapest, limit, phase.accumulation_steps) if largest and cheapest else None
     return {
         "batch_size": phase.batch_size,
         "length": phase.max_seq_length,
@@ -101,6 +109,8 @@ def mesh_shapes(meshes: str | None, count: int) -> list[MeshShape]:
     for part in meshes.split():
         try:
             sizes = {name: int(size) for name, size in (axis.split("=") for axis in part.split(","))}
+            if min(sizes.values()) < 1:
+                raise ValueError
             shapes.append(MeshShape(**({"data": 1} | sizes)))
         except (TypeError, ValueError):
             raise ValueError(
@@ -109,33 +119,39 @@ def mesh_shapes(meshes: str | None, count: int) -> list[MeshShape]:
     return shapes
 
 
-def largest_batch(measure: Measure, start: Costs, limit: float) -> Costs:
+def largest_batch(measure: Measure, start: Costs, limit: float, multiple: int = 1) -> Costs:
     """The costs at about the largest batch that fits the mesh of ``start``.
 
     Memory grows nearly evenly with the rows of a device: a line through two batches tells where it reaches ``limit``
-    (bytes). What it tells is compiled, and becomes one of the two where it fits and leaves room.
+    (bytes). What it tells is compiled, and becomes one of the two where it fits; where it does not, the next is half
+    way between.
+
+    Args:
+        multiple: rows of a device divide by it (accumulation steps).
     """
     mesh, rows = MeshShape(**start.mesh), start.device_rows
-    second = next((c for scale in (max(4, 32 // rows), 2) if (c := measure(mesh, float(scale))).fits), None)
-    if second is None:
-        return start
-    low, high, too_many = start, second, None
+    low, high, too_many = start, start, None
+    wanted = max(4 * rows, 32)
     for _ in range(SEARCH_STEPS):
-        assert low.memory_bytes is not None and high.memory_bytes is not None  # they fit
-        if high.memory_bytes >= FULL * limit:
-            break
-        a_row = (high.memory_bytes - low.memory_bytes) / (high.device_rows - low.device_rows)
-        wanted = int(high.device_rows + (0.97 * limit - high.memory_bytes) / max(a_row, 1.0))
-        if too_many is not None:
-            wanted = min(wanted, (high.device_rows + too_many) // 2)
-        wanted -= wanted % 8 if wanted > 8 else 0
-        if wanted <= high.device_rows:
+        step = multiple * (8 if wanted > 64 * multiple else 1)
+        wanted -= wanted % step
+        if wanted <= high.device_rows or wanted == too_many:
             break
         found = measure(mesh, wanted / rows)
         if found.fits:
             low, high = high, found
         else:
             too_many = found.device_rows
+        assert low.memory_bytes is not None and high.memory_bytes is not None  # they fit
+        if high.memory_bytes >= FULL * limit:
+            break
+        if low is high:
+            wanted = (rows + (too_many or rows)) // 2
+            continue
+        a_row = (high.memory_bytes - low.memory_bytes) / (high.device_rows - low.device_rows)
+        wanted = int(high.device_rows + (0.97 * limit - high.memory_bytes) / max(a_row, 1.0))
+        if too_many is not None and wanted >= too_many:
+            wanted = (high.device_rows + too_many) // 2
     return high
 
 

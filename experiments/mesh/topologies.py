@@ -35,16 +35,18 @@ class Chip:
     cores: int = 1
 
 
-# Google's pages on each TPU version, "system architecture" (interconnect: in bits, both ways); NVIDIA's data sheets of
-# the SXM modules (NVLink: bytes, both ways). Half of what goes both ways is what a device can send.
+# Google's pages on each TPU version (interconnect of a chip, both ways together: 400, 1,200, 800 GB/s); NVIDIA's data
+# sheets of the SXM modules (NVLink, both ways together: 600, 900 GB/s). A device can send half of that, if it uses all
+# its links at once, which on a slice without wraparound (v5e-8 is 2 x 4) it cannot.
 CHIPS = {
-    "v5e": Chip(197e12, 16 * 2**30, 819e9, 1600e9 / 8 / 2, "tpu"),
-    "v5p": Chip(459e12, 95 * 2**30, 2765e9, 4800e9 / 8 / 2, "tpu", cores=2),
-    "v6e": Chip(918e12, 32 * 2**30, 1640e9, 3200e9 / 8 / 2, "tpu"),
-    "a100": Chip(312e12, 80e9, 2039e9, 600e9 / 2, "cuda"),
-    "h100": Chip(989e12, 80e9, 3352e9, 900e9 / 2, "cuda"),
-    "h200": Chip(989e12, 141e9, 4800e9, 900e9 / 2, "cuda"),
+    "v5e": Chip(197e12, 16 * 2**30, 819e9, 400e9 / 2, "tpu"),
+    "v5p": Chip(459e12, 95 * 2**30, 2765e9, 1200e9 / 2, "tpu", cores=2),
+    "v6e": Chip(918e12, 32 * 2**30, 1640e9, 800e9 / 2, "tpu"),
+    "a100": Chip(312e12, 80 * 2**30, 2039e9, 600e9 / 2, "cuda"),
+    "h100": Chip(989e12, 80 * 2**30, 3352e9, 900e9 / 2, "cuda"),
+    "h200": Chip(989e12, 140 * 2**30, 4800e9, 900e9 / 2, "cuda"),
 }
+GPUS_IN_A_BOX = 8  # beyond them NVLink does not reach
 # Slices that are offered.
 _FLAT = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 _CUBES = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8", 256: "4x8x8", 512: "8x8x8"}

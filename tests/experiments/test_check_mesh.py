@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from bert_jax.training.settings import Phase, TrainSettings
 from bert_jax.training.sharding import MeshShape, make_mesh
 from experiments.benchmark_step import Setting, make_task, predictions_of, required_flops, synthetic_batch
 from experiments.mesh.costs import Costs, needed_flops, step_costs
-from experiments.mesh.search import FULL, check, largest_batch, mesh_shapes
+from experiments.mesh.search import FULL, SEARCH_STEPS, check, largest_batch, mesh_shapes
 from experiments.mesh.topologies import CHIPS, SIMULATED, Topology
 
 SETTING = Setting("tiny", seq=64, batch=16, dtype="float32", vocab_size=1000)
@@ -74,30 +75,41 @@ def test_the_time_is_between_all_at_once_and_one_after_the_other() -> None:
     assert costs.seconds(chip) == pytest.approx((2.0, 4.0)) and costs.mfu(chip) == pytest.approx((0.5, 0.25))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 32, 100])
-@pytest.mark.parametrize("bend", [0.0, 1e-3])
-def test_the_largest_batch_is_found(rows: int, bend: float) -> None:
-    """Whatever the first batch, and although memory does not grow quite evenly."""
-    limit, tried = 1000.0, []
+def growing(bend: float, limit: float, multiple: int = 1, devices: int = 8) -> tuple[Any, list[int]]:
+    """A ``measure`` whose memory is 100 + 2 a row, and a little more; and the rows of a device that it is asked for."""
+    tried: list[int] = []
 
-    def memory(r: int) -> float:
-        return 100 + 2.0 * r + bend * r * r
-
-    def measure(shape: MeshShape, scale: float) -> Costs:
-        r = max(1, round(rows * scale))
+    def measure(shape: MeshShape, scale: float, rows: int = 1) -> Costs:
+        r = max(multiple, round(rows * scale) // multiple * multiple)
         tried.append(r)
-        fits = memory(r) <= limit
-        return Costs({"data": 8, "fsdp": 1, "tensor": 1}, False, 8 * r, 8 * r, 128, fits, memory(r) if fits else None)
+        memory = 100 + 2.0 * r + bend * r * r
+        fits = memory <= limit
+        mesh = {"data": devices, "fsdp": 1, "tensor": 1}
+        return Costs(mesh, False, devices * r, devices * r, 128, fits, memory if fits else None)
 
-    found = largest_batch(measure, measure(MeshShape(8), 1.0), limit)
-    assert found.fits and found.memory_bytes and FULL * limit <= found.memory_bytes <= limit
-    assert len(tried) <= 7
+    return measure, tried
 
 
-def test_where_twice_the_batch_does_not_fit_it_is_the_largest() -> None:
-    start = Costs({"data": 8, "fsdp": 1, "tensor": 1}, False, 8, 8, 128, True, 100.0)
-    nothing = Costs({"data": 8, "fsdp": 1, "tensor": 1}, False, 16, 16, 128, False)
-    assert largest_batch(lambda shape, scale: nothing, start, 110.0) is start
+@pytest.mark.parametrize("rows", [1, 2, 32, 100])
+@pytest.mark.parametrize("bend", [0.0, 2e-4])
+@pytest.mark.parametrize("multiple", [1, 16])
+def test_the_largest_batch_is_found(rows: int, bend: float, multiple: int) -> None:
+    """Whatever the first batch, and although memory does not grow quite evenly."""
+    rows, limit = -(-rows // multiple) * multiple, 1000.0
+    measure, tried = growing(bend, limit, multiple)
+    start = measure(MeshShape(8), 1.0, rows)
+    found = largest_batch(lambda shape, scale: measure(shape, scale, rows), start, limit, multiple)
+    assert found.fits and found.memory_bytes and (0.8 if multiple > 1 else FULL) * limit <= found.memory_bytes <= limit
+    assert len(tried) == len(set(tried)) <= 1 + SEARCH_STEPS
+
+
+def test_where_little_more_fits_it_is_found_too() -> None:
+    """From 400 rows, where 450 fit, and from 448, where a few more do."""
+    measure, _ = growing(0.0, 1000.0)
+    for rows, least in ((300, 420), (448, 448)):
+        start = measure(MeshShape(8), 1.0, rows)
+        found = largest_batch(lambda shape, scale, rows=rows: measure(shape, scale, rows), start, 1000.0)
+        assert found.fits and least <= found.device_rows <= 450
 
 
 def test_what_does_not_fit_says_so(tmp_path: Path) -> None:
@@ -120,7 +132,7 @@ def test_meshes() -> None:
     usual = mesh_shapes(None, 8)
     assert len(usual) == len(set(usual)) and all(one.data * one.fsdp * one.tensor == 8 for one in usual)
     assert mesh_shapes(None, 1) == [MeshShape(1, 1, 1)]
-    for wrong in ("data", "data=x", "rows=8"):
+    for wrong in ("data", "data=x", "rows=8", "data=0", "data=-1"):
         with pytest.raises(ValueError, match="--meshes has"):
             mesh_shapes(wrong, 8)
 

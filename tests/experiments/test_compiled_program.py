@@ -98,8 +98,54 @@ ENTRY %main (a: f32[12,100]) -> f32[100] {
 def test_memory_traffic() -> None:
     """Of a stack of layers a loop reads one layer's slice a trip, and writes one."""
     layer = 400
-    trip = (layer + 4 + layer + layer) + (layer + layer + layer)  # slice, index, x, result; part, what is stored, part
+    trip = (layer + 4 + layer + layer) + (layer + layer)  # slice, index, x, result; what is stored, where
     assert Program.read(TRAFFIC).memory_traffic() == 12 * trip + layer + layer + 2 * layer
+
+
+TPU = """HloModule jit_step, num_partitions=8
+
+%start (p: bf16[16,128]) -> (bf16[16,128], bf16[128,128], u32[]) {
+  %p = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(0)
+  %ag.1 = bf16[128,128]{1,0} all-gather(%p), channel_id=3, replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0'}, dimensions={0}
+  ROOT %cc = (bf16[16,128]{1,0}, bf16[128,128]{1,0}, u32[]{:S(2)}) custom-call(%ag.1), custom_call_target="AsyncCollectiveStart"
+}
+
+%middle (q: bf16[128,128], r: f32[10], s: f32[10]) -> (f32[10], bf16[128,128]) {
+  %q = bf16[128,128]{1,0} parameter(0)
+  %r = f32[10]{0} parameter(1)
+  %ag.2 = bf16[128,128]{1,0} all-gather(%q), channel_id=3, replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_0'}, dimensions={0}
+  %n = f32[10]{0} negate(%r)
+  ROOT %t = (f32[10]{0}, bf16[128,128]{1,0}) tuple(%n, %q)
+}
+
+ENTRY %main (a: bf16[16,128], b: f32[10]) -> f32[10] {
+  %a = bf16[16,128]{1,0} parameter(0)
+  %b = f32[10]{0} parameter(1)
+  %one = (bf16[16,128]{1,0}, bf16[128,128]{1,0}, u32[]{:S(2)}) fusion(%a), kind=kCustom, calls=%start
+  %buffer = bf16[128,128]{1,0} get-tuple-element(%one), index=1
+  %two = (f32[10]{0}, bf16[128,128]{1,0}) fusion(%buffer, %b), kind=kOutput, calls=%middle
+  %ars = (f32[4], f32[6]) all-reduce-start(%b), channel_id=4, replica_groups={}, to_apply=%add
+  %ags = ((f32[2], f32[3]), (f32[16], f32[24]), u32[], u32[]) all-gather-start(%b), channel_id=5, replica_groups=[1,8]<=[8]
+  %w = f32[12,100]{1,0} parameter(2)
+  %sl = ((f32[12,100]{1,0}), f32[1,100]{1,0:S(1)}, u32[]{:S(2)}) slice-start(%w), slice={[0:1], [0:100]}
+  ROOT %n = f32[10]{0} get-tuple-element(%two), index=0
+}
+"""  # noqa: E501
+
+
+def test_what_a_tpu_compiler_writes() -> None:
+    """A collective cut into fusions is one; groups along a mesh's axis; several results of one exchange."""
+    found = {one.kind + str(len(one.shape)): one for one in Program.read(TPU).collectives()}
+    assert len(found) == 3
+    assert found["all-gather2"] == Collective("all-gather", "bf16", (128, 128), 4, 1, 128 * 128 * 2)
+    assert found["all-reduce1"] == Collective("all-reduce", "f32", (10,), 8, 1, 40)
+    assert found["all-gather1"] == Collective("all-gather", "f32", (40,), 8, 1, 160)
+
+
+def test_what_a_tpu_moves() -> None:
+    """What a fusion only hands on is not moved; of what is fetched in slices only the slice."""
+    started = 16 * 128 * 2 + (16 * 128 + 128 * 128) * 2  # its operand; its results
+    assert Program.read(TPU).memory_traffic() == started + 80 + 40 + 4 * (2 + 3 + 16 + 24) + 8 + 400
 
 
 @pytest.mark.parametrize("length", [1, 7])
