@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from bert_jax.data.object_store import is_url
 from experiments.program import run_program
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "configs/features.py[:key=value,...]", lock_config=True)
@@ -35,6 +36,8 @@ def main() -> None:
     """Says what was written."""
     if _CONFIG.value is not None:
         extract_data_set()
+    elif is_url(_INPUT.value or "") or is_url(_OUTPUT.value or ""):
+        raise ValueError(f"--input {_INPUT.value}, --output {_OUTPUT.value}: texts and features are local; give paths")
     elif _WORKDIR.value and _INPUT.value and _OUTPUT.value:
         extract_text(_WORKDIR.value, Path(_INPUT.value), Path(_OUTPUT.value))
     else:

@@ -130,10 +130,11 @@ def run_part(part: Part, seconds: float, scratch: Path, dry_run: bool, module: s
 
 
 def environment(scratch: Path, dry_run: bool) -> dict[str, str]:
-    """A part's: no programs of either side kept from earlier runs, memory as it is needed, and in a dry run the CPU."""
+    """A part's: no programs of either side kept from earlier runs, memory as it is needed, and one platform:
+    where the GPU cannot be used, JAX would go on without a word on the CPU."""
     values = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
     caches = {f"{name}_CACHE_DIR": str(scratch / name) for name in ("TORCHINDUCTOR", "TRITON")}
-    return values | MEMORY | caches | ({"JAX_PLATFORMS": "cpu"} if dry_run else {})
+    return values | MEMORY | caches | {"JAX_PLATFORMS": "cpu" if dry_run else "cuda"}
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:

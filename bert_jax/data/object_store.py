@@ -76,9 +76,7 @@ class Store:
             # Object stores (all asynchronous in fsspec) have no directories, and would make a bucket of a typing error.
             for parent in {path.rsplit("/", 1)[0] for path in paths if not self.fs.async_impl}:
                 self.fs.makedirs(parent, exist_ok=True)
-            # Object stores write a file whole or not at all; a directory (file://) shows what a kill has left of one.
-            local = getattr(self.fs, "local_file", False)
-            unnamed = [path + _UNNAMED if local else path for path in paths]
+            unnamed = [self._unnamed(path) for path in paths]
             self.fs.put([str(source) for source in sources], unnamed)
             for half, path in zip(unnamed, paths, strict=True):
                 if half != path:
@@ -98,7 +96,10 @@ class Store:
         with _in_one_line(self.url):
             if not self.fs.async_impl:
                 self.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            self.fs.pipe_file(path, content)
+            unnamed = self._unnamed(path)
+            self.fs.pipe_file(unnamed, content)
+            if unnamed != path:
+                self.fs.mv(unnamed, path)
 
     def remove(self, name: str) -> None:
         """A file, or a folder with all that is in it; nothing where it is not."""
@@ -110,6 +111,11 @@ class Store:
     def below(self, name: str) -> Store:
         """Of a folder in it."""
         return Store(f"{self.url}/{name}")
+
+    def _unnamed(self, path: str) -> str:
+        """What a file is called until it is whole: object stores write one whole or not at all, but a directory
+        (file://) shows what a kill has left of one."""
+        return path + _UNNAMED if getattr(self.fs, "local_file", False) else path
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root

@@ -7,7 +7,7 @@ copy becomes what is at the URL. Where it is the copy's own, the copy may be ahe
 
 from __future__ import annotations
 
-import shutil
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -114,8 +114,9 @@ def _make_level(copy: Copy, versions: Mapping[str, str]) -> bool:
     stale = [name for name in copy.files() if name not in versions and (name in known or not ours)]
     lost = [step for step in whole_steps(stale) if f"{CHECKPOINTS}/{step}/{SUMS}" not in known]
     if lost:
-        aside = copy.entry / "superseded"
-        shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+        aside = next(
+            path for number in itertools.count(1) if not (path := copy.entry / f"superseded_{number}").exists()
+        )
         copy.directory.rename(aside)
         copy.note({}, gone=known)
         print(

@@ -10,7 +10,7 @@ import os
 import shutil
 import statistics
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from bert_jax.model.config import BertConfig
@@ -37,13 +37,16 @@ def measure(plan: Plan, case: Case, save: Save) -> None:
             try:
                 worker, batch, first = start_peer(plan, case)
                 with worker:
-                    compiling.result()  # no clock runs before both have compiled
+                    wait([compiling])  # no clock runs before both have compiled
                     for side, answer in first.items():
                         found[side] = _peer_side(plan, case, worker, batch, side, answer)
                         save(found)
             except RuntimeError as error:  # its worker died; ours can do without
                 found["peer"] = {"failed": str(error)}
-        found["ours"] = measure_ours(plan, case, started=compiling.result())
+        try:
+            found["ours"] = measure_ours(plan, case, started=compiling.result())
+        except RuntimeError as error:
+            found["ours"] = {"failed": str(error)}
     save(found)
 
 

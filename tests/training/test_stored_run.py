@@ -265,7 +265,7 @@ def test_who_takes_over_wins(machine: Callable[[str], None], capsys: pytest.Capt
         assert steps(first) == [10, 20] and (first / "metrics.jsonl").read_text() == "1\nof b\n"
     said = capsys.readouterr().err
     assert "was gone on with elsewhere, or deleted: checkpoint 30 of this machine, which never got there" in said
-    assert steps(first.with_name("superseded")) == [10, 30]
+    assert steps(first.with_name("superseded_1")) == [10, 30]
 
 
 def test_a_run_that_was_deleted_there_begins_anew(machine: Callable[[str], None]) -> None:
