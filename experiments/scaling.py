@@ -3,7 +3,8 @@
     python -m experiments.scaling --workdir runs/scaling
 
 Every case is a run of ``check_mesh`` in a process of its own, two at a time; what is finished is kept in the workdir,
-so that a stopped table goes on. On two CPU cores a case takes some minutes.
+with a log of what is compiled, so that a stopped table goes on. On two CPU cores the TPU's compiler takes two minutes
+a step, so a case takes ten, the CPU's a sixth of that; --no-largest leaves out the search for the largest batch.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Case(NamedTuple):
     def name(self) -> str:
         return f"{self.topology}-{self.size}-{self.length}{'-remat' if self.remat else ''}"
 
-    @property
-    def arguments(self) -> list[str]:
+    def arguments(self, largest: bool) -> list[str]:
         config = f"configs/pretrain.py:size={self.size},seq={self.length}"
-        return ["--config", config, "--topology", self.topology, f"--config.model.remat={self.remat}"]
+        flags = [] if largest else ["--nolargest"]
+        return ["--config", config, "--topology", self.topology, f"--config.model.remat={self.remat}", *flags]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.at_a_time < 1:
         sys.exit(f"scaling: --at_a_time={args.at_a_time}; at least 1")
     with ThreadPoolExecutor(args.at_a_time) as executor:
-        found = list(executor.map(lambda case: ask(case, directory), chosen))
+        found = list(executor.map(lambda case: ask(case, directory, args.largest), chosen))
     done = [(case, one) for case, one in zip(chosen, found, strict=True) if one is not None]
     if not done:
         sys.exit("scaling: no case could be computed; see above")
@@ -69,15 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(done)} of {len(chosen)} cases -> {path}")
 
 
-def ask(case: Case, directory: Path) -> dict[str, Any] | None:
+def ask(case: Case, directory: Path, largest: bool) -> dict[str, Any] | None:
     """What ``check_mesh`` finds, or found before; None where it fails, which is said."""
     output = directory / f"{case.name}.json"
     if not output.exists():
-        command = [sys.executable, "-m", "experiments.check_mesh", *case.arguments, "--output", str(output)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        print(f"{case.name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'done'}", flush=True)
-        if done.returncode:
+        command = [sys.executable, "-m", "experiments.check_mesh", *case.arguments(largest), "--output", str(output)]
+        log = directory / f"{case.name}.log"
+        with log.open("w", encoding="utf-8") as stream:
+            status = subprocess.run(command, stdout=stream, stderr=stream).returncode
+        if status:
+            lines = log.read_text(encoding="utf-8").strip().splitlines()
+            print(f"{case.name}: {lines[-1] if lines else f'ended with {status}'}", flush=True)
             return None
+        print(f"{case.name}: done", flush=True)
     return json.loads(output.read_text(encoding="utf-8"))
 
 
@@ -146,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workdir", required=True, metavar="DIR", help="for what each case found")
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--results", default="experiments/results", metavar="DIR", help="default: %(default)s")
+    parser.add_argument("--largest", action=argparse.BooleanOptionalAction, default=True, help="batch; see above")
     parser.add_argument("--at_a_time", type=int, default=2, metavar="N", help="cases at once (default %(default)s)")
     return parser
 
