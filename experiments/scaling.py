@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bert_jax.data.writing import written
 from experiments.mesh.page import HEADER, NOTE, chips, per_device, row
 from experiments.mesh.topologies import Topology
 
@@ -59,14 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"scaling: {error}")
     if args.at_a_time < 1:
         sys.exit(f"scaling: --at_a_time={args.at_a_time}; at least 1")
+    path, done = Path(args.results) / "scaling.md", []
     with ThreadPoolExecutor(args.at_a_time) as executor:
-        found = list(executor.map(lambda case: ask(case, directory, args.largest), chosen))
-    done = [(case, one) for case, one in zip(chosen, found, strict=True) if one is not None]
+        for case, found in zip(chosen, executor.map(lambda c: ask(c, directory, args.largest), chosen), strict=True):
+            if found is not None:
+                done.append((case, found))
+                with written(path) as temporary:  # after each case: they take long
+                    temporary.write_text(page(done), encoding="utf-8")
     if not done:
         sys.exit("scaling: no case could be computed; see above")
-    path = Path(args.results) / "scaling.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(done), encoding="utf-8")
     print(f"{len(done)} of {len(chosen)} cases -> {path}")
 
 
