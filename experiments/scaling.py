@@ -137,7 +137,8 @@ and the program is read:
 - **TFLOP**: matrix products of a device, forward and backward, with what remat computes again. **MFU** counts what is
   needed, once.
 - **GB read+written**: operands and results of all instructions, loops as often as they run; what the TPU compiler
-  keeps in VMEM does not count. A GPU's compiler fuses otherwise than a CPU's, so for GPUs this is coarse.
+  keeps in VMEM does not count. Not known for GPUs, whose compiler fuses otherwise than a CPU's: their times are of
+  arithmetic and links alone, and so too short.
 - **GB sent**: by one device, the ring algorithms' share of every exchange.
 - **ms a step, sequences/s, MFU**: {note} None has been compared with a real machine yet.
 - **bold**: the cheapest of the meshes tried, by the slower of both times. The last line of each: about the largest

@@ -64,7 +64,7 @@ def row(one: dict[str, Any]) -> list[str]:
         f"{one['batch_size']:,}",
         f"{one['memory_bytes'] / 2**30:.2f}",
         f"{one['device_flops'] / 1e12:.3g}",
-        f"{one['traffic_bytes'] / 1e9:.3g}",
+        f"{one['traffic_bytes'] / 1e9:.3g}" if one["traffic_bytes"] else "not known",
         f"{one['sent_bytes'] / 1e9:.2g}",
         f"{1e3 * best:.3g} - {1e3 * worst:.3g}",
         f"{speeds[1]:,.0f} - {speeds[0]:,.0f}",
