@@ -139,10 +139,11 @@ and the program is read:
 - **GB read+written**: operands and results of all instructions, loops as often as they run; what the TPU compiler
   keeps in VMEM does not count. Not known for GPUs, whose compiler fuses otherwise than a CPU's: their times are of
   arithmetic and links alone, and so too short.
-- **GB sent**: by one device, the ring algorithms' share of every exchange.
+- **GB sent**: by one device, the ring algorithms' share of every exchange; for GPUs partly in float32, as the CPU's
+  program has it.
 - **ms a step, sequences/s, MFU**: {note} None has been compared with a real machine yet.
-- **bold**: the cheapest of the meshes tried, by the slower of both times. The last line of each: about the largest
-  batch that fits on it.
+- **bold**: the cheapest of the meshes tried, by the slower of both times. The last line of each, where it
+  was looked for: about the largest batch that fits on it.
 
 What the makers state, of one chip:"""
 
