@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.data.writing import written
-from experiments.mesh.page import HEADER, NOTE, chips, per_device, row
+from experiments.mesh.page import HEADER, NOTE, chips, row
 from experiments.mesh.topologies import Topology
+from experiments.tables import marked
 
 TOPOLOGIES = ("v5e-8", "v6e-8", "v5p-16", "h100-8", "h200-8", "v5e-256")
 
@@ -93,14 +94,14 @@ def page(done: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     made = dict.fromkeys((name, version) for _, one in done for name, version in one["versions"].items())
     versions, dates = ", ".join(map(" ".join, made)), " and ".join(sorted({one["date"] for _, one in done}))
     parts = [_INTRODUCTION.format(date=dates, versions=versions, note=NOTE.replace("\n", " "))]
-    parts.append(_table(("chip", "TFLOP/s (bfloat16)", "GiB", "GB/s memory", "GB/s to others"), chips()))
+    parts.append(marked(("chip", "TFLOP/s (bfloat16)", "GiB", "GB/s memory", "GB/s to others"), chips()))
     for size in dict.fromkeys(case.size for case, _ in done):
         for length in dict.fromkeys(case.length for case, _ in done):
             rows = [
                 line for case, one in done if (case.size, case.length) == (size, length) for line in lines(case, one)
             ]
             if rows:
-                parts += [f"## {size.upper()}, {length} tokens", _table(("", *HEADER), rows)]
+                parts += [f"## {size.upper()}, {length} tokens", marked(("", *HEADER), rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -114,14 +115,9 @@ def lines(case: Case, found: dict[str, Any]) -> list[list[str]]:
         result.append([case.topology if number == 0 else "", *cells])
     if phase["largest"]:
         cells = row(phase["largest"])
-        cells[1] = f"{cells[1]} ({per_device(phase['largest']):,} a device): the largest"
+        cells[1] = f"{cells[1]} ({phase['largest']['device_rows']:,} a device): the largest"
         result.append(["", *cells])
     return result
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 
 
 _INTRODUCTION = """# BERT pre-training on accelerators to rent

@@ -318,8 +318,10 @@ def _building(output: Path) -> Iterator[Path]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise ValueError(f"another process is building {output}; wait for it or choose another output") from None
+        except OSError:
+            pass  # a file system without locks
         _empty(directory)
         try:
             yield directory

@@ -14,7 +14,7 @@ LOCK = "lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """While open no other run may use the directory; the system takes the lock back however the process ends.
+    """While open no other process may lock the directory; the system takes the lock back however the process ends.
 
     Raises:
         ValueError: one does, said with its process.
@@ -26,7 +26,7 @@ def locked(directory: Path) -> Iterator[None]:
             file.seek(0)
             raise ValueError(
                 f"{directory} is in use by {file.read().strip() or 'another process'}; wait for it, stop it, or give"
-                " another --workdir"
+                " another directory"
             ) from None
         except OSError:
             pass  # a file system without locks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.writing import written
 from bert_jax.predict import Filling, Predictor, load
 from bert_jax.report.charts import Level, Number, Series, line_chart
 from bert_jax.report.figures import FINE_TUNED, HIDDEN, SHARE, figure_of
@@ -70,10 +70,9 @@ def write_report(workdir: str | Path, sentences: Sequence[str | Sample] = ()) ->
         f"<title>{escape(run.name)}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
     path = run.directory / FILE
-    temporary = path.with_suffix(".tmp")
-    # Names of files may hold bytes that are no text.
-    temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
-    os.replace(temporary, path)
+    with written(path) as temporary:
+        # Names of files may hold bytes that are no text.
+        temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
     push_file(workdir, FILE)
     return path
 

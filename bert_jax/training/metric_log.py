@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from bert_jax.data.writing import write_json
+from bert_jax.data.writing import write_json, written
 from bert_jax.tasks.task import Figures
 from bert_jax.training.step import Means
 
@@ -159,9 +158,8 @@ class _Writer:
 
         path = Path(workdir) / FILE
         kept = [line for line in read_metrics(workdir) if line["step"] <= start]
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        os.replace(temporary, path)
+        with written(path) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
         self.file = path.open("a")
         self.events = SummaryWriter(str(Path(workdir) / "tensorboard"), purge_step=start + 1, flush_secs=10)
 

@@ -16,10 +16,9 @@ from typing import Any
 from bert_jax.model.config import BertConfig
 from experiments.benchmark_step import PEER_PACKAGES, PEERS, Setting, missing_packages, predictions_of, required_flops
 from experiments.gpu.plan import Case, Plan
-from experiments.peers.line_protocol import Worker
+from experiments.peers.line_protocol import OUT_OF_MEMORY, Worker
 
 DTYPE = "bfloat16"
-OUT_OF_MEMORY = "out of memory"
 
 Save = Callable[[dict[str, Any]], None]
 Started = tuple[Worker, dict[str, Any]]

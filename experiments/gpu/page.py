@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bert_jax.data.writing import write_json, written
 from experiments.gpu.plan import PARTS
+from experiments.mesh.topologies import CHIPS
+from experiments.tables import marked, plain
 
 NAME = "gpu"
 AIM_UTILISATION, AIM_RATIO = 0.60, 1.2  # of LARGE at 128
 # Dense bfloat16 TFLOP/s by NVIDIA's data sheets (half of what they give "with sparsity"); the first name that fits.
-DATA_SHEETS = (
-    ("H200 NVL", 835.0),
-    ("H200", 989.0),
-    ("H100 NVL", 835.0),
-    ("H100 PCIe", 756.0),
-    ("H100", 989.0),
-    ("A100", 312.0),
-    ("L40S", 362.0),
-    ("L4", 121.0),
-)
+DATA_SHEETS = {"H200 NVL": 835.0, "H100 NVL": 835.0, "H100 PCIe": 756.0, "L40S": 362.0, "L40": 181.0, "L4": 121.0}
+DATA_SHEETS |= {name.upper(): chip.flops / 1e12 for name, chip in CHIPS.items() if chip.platform == "cuda"}
 ABOUT = f"""Pre-training is the step that training compiles: masking, forward, backward, clip, update, in bfloat16 with
 float32 parameters, dropout 0.1. The peer is `BertForPreTraining` of PyTorch `transformers` with SDPA, autocast and
 fused AdamW, fed ready-masked batches of the same shape, eager and through `torch.compile`. Both compile at once; then
@@ -43,9 +37,9 @@ class Table(NamedTuple):
 
 def write_page(whole: dict[str, Any], directory: Path) -> str:
     """Writes figures and page; returns the text for the terminal."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{NAME}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    (directory / f"{NAME}.md").write_text(markdown(whole), encoding="utf-8")
+    write_json(directory / f"{NAME}.json", whole)
+    with written(directory / f"{NAME}.md") as temporary:
+        temporary.write_text(markdown(whole), encoding="utf-8")
     return "\n\n".join(map(_plain, tables(whole)))
 
 
@@ -80,7 +74,7 @@ def measured_peak(parts: dict[str, Any]) -> tuple[str, float] | None:
 def data_sheet_peak(card: dict[str, str] | None) -> float | None:
     """TFLOP/s of a card that the table has."""
     name = card["name"] if card else ""
-    return next((peak for part, peak in DATA_SHEETS if part in name), None)
+    return next((peak for part, peak in DATA_SHEETS.items() if re.search(rf"\b{part}\b", name)), None)
 
 
 def best_of_same_model(parts: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -245,17 +239,9 @@ def _passed(passed: bool) -> str:
 
 
 def _marked(table: Table) -> str:
-    lines = [f"## {table.title}", *[table.note] * bool(table.note)]
-    cells = [table.header, ("---",) * len(table.header), *table.rows]
-    return "\n\n".join([*lines, "\n".join(f"| {' | '.join(_escaped(row))} |" for row in cells)])
-
-
-def _escaped(row: Sequence[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in row]
+    return "\n\n".join([f"## {table.title}", *[table.note] * bool(table.note), marked(table.header, table.rows)])
 
 
 def _plain(table: Table) -> str:
-    rows = [table.header, *table.rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([table.title, *[table.note] * bool(table.note), *(f"  {line}" for line in lines)])
+    lines = (f"  {line}" for line in plain(table.header, table.rows))
+    return "\n".join([table.title, *[table.note] * bool(table.note), *lines])

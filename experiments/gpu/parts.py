@@ -8,12 +8,12 @@ Each part imports its own modules: what one of them lacks does not stop the othe
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.writing import write_json
 from bert_jax.model.config import BertConfig
 from experiments.benchmark_step import PEER_PACKAGES, PEERS, OurStep, Setting, missing_packages, predictions_of
 from experiments.benchmark_step import matmul_shapes as shapes_of_model
@@ -34,10 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     plan = plan_of(args.dry_run)
 
-    def save(figures: dict[str, Any]) -> None:
-        partial = args.output.with_suffix(".partial")
-        partial.write_text(json.dumps(figures), encoding="utf-8")
-        os.replace(partial, args.output)  # whoever reads it finds all of it
+    save = partial(write_json, args.output)
 
     if args.name in plan.cases:
         cases.measure(plan, plan.cases[args.name], save)

@@ -35,7 +35,7 @@ class Costs:
         needed_flops: of all devices: the matrix products of forward and backward, nothing computed twice.
         device_flops: of one device, with what is recomputed (a third more; heads and embeddings, which are not, count
             as well).
-        traffic_bytes: to and from a device's main memory. sent_bytes: by one device to others, ``sent`` by kind.
+        traffic_bytes: to and from a device's main memory. sent_bytes: by one device to others.
         compile_seconds: on this machine.
     """
 
@@ -50,7 +50,6 @@ class Costs:
     device_flops: float = 0.0
     traffic_bytes: float = 0.0
     sent_bytes: float = 0.0
-    sent: tuple[tuple[str, float], ...] = ()
     compile_seconds: float = 0.0
 
     @property
@@ -106,9 +105,6 @@ def step_costs(
             return replace(costs, compile_seconds=time.perf_counter() - start)
         needed = needed_flops(task, like.params, batch)
     program = Program.read(compiled.as_text())
-    sent: dict[str, float] = {}
-    for one in program.collectives():
-        sent[one.kind] = sent.get(one.kind, 0.0) + one.sent_bytes
     return replace(
         costs,
         fits=True,
@@ -116,8 +112,7 @@ def step_costs(
         needed_flops=needed,
         device_flops=needed * (ARITHMETIC_WITH_REMAT if task.model.remat else 1) / mesh.size,
         traffic_bytes=program.memory_traffic(),
-        sent_bytes=sum(sent.values()),
-        sent=tuple(sorted(sent.items())),
+        sent_bytes=sum(one.sent_bytes for one in program.collectives()),
         compile_seconds=time.perf_counter() - start,
     )
 

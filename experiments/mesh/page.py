@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from experiments.mesh.topologies import CHIPS, GPUS_IN_A_BOX, Topology
+from experiments.tables import plain
 
 HEADER = ("mesh", "batch", "GiB/device", "TFLOP", "GB read+written", "GB sent", "ms a step", "sequences/s", "MFU")
 NOTE = (
@@ -32,11 +32,11 @@ def terminal_table(found: dict[str, Any]) -> str:
             rows[phase["cheapest"]][0] += " *"
         if phase["largest"]:
             rows.append(row(phase["largest"]))
-        lines += columns([list(HEADER), *rows])
+        lines += plain(HEADER, rows, right=True)
         lines.append("* cheapest of these" if phase["cheapest"] is not None else fits_nowhere(phase))
         if phase["largest"]:
             lines[-1] += (
-                f"; last line: about the largest batch that fits there ({per_device(phase['largest']):,} a device)"
+                f"; last line: about the largest batch that fits there ({phase['largest']['device_rows']:,} a device)"
             )
     beyond = [BEYOND_THE_BOX] if topology.chip.platform == "cuda" and topology.count > GPUS_IN_A_BOX else []
     return "\n".join([*lines, "", NOTE, *beyond])
@@ -72,28 +72,12 @@ def row(one: dict[str, Any]) -> list[str]:
     ]
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Padded to the widest of each column, the first to the left."""
-    widths = [max(len(cells[number]) for cells in rows) for number in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if number == 0 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-        for cells in rows
-    ]
-
-
 def fits_nowhere(phase: dict[str, Any]) -> str:
     """What to do about it."""
     return (
         f"a batch of {phase['batch_size']:,} fits on none of these; try --config.model.remat=True,"
         " --config.accumulation_steps=2, or --meshes with more fsdp or tensor"
     )
-
-
-def per_device(one: dict[str, Any]) -> int:
-    return one["rows"] // (one["mesh"]["data"] * one["mesh"]["fsdp"])
 
 
 def chips() -> list[list[str]]:

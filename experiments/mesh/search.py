@@ -66,7 +66,7 @@ def check(
         return costs
 
     shapes = mesh_shapes(meshes, topology.count)
-    model = {name: getattr(task.model, name) for name in ("num_hidden_layers", "hidden_size", "dtype", "scan_layers")}
+    model = {name: getattr(task.model, name) for name in ("num_hidden_layers", "hidden_size", "dtype")}
     return {
         "task": settings.task,
         "model": model,
@@ -168,5 +168,5 @@ def write_random_corpus(directory: Path, vocab_size: int) -> str:
 
 def _values(costs: Costs, topology: Topology) -> dict[str, Any]:
     """With the derived figures, for whoever reads the file."""
-    values = asdict(costs) | {"sent": dict(costs.sent), "mesh_name": costs.mesh_name}
+    values = asdict(costs) | {"mesh_name": costs.mesh_name, "device_rows": costs.device_rows}
     return values | ({"seconds": costs.seconds(topology.chip), "mfu": costs.mfu(topology.chip)} if costs.fits else {})

@@ -14,6 +14,7 @@ from typing import Any
 Handler = Callable[..., dict[str, Any]]
 # The first line of a worker: everything is loaded, nothing has run.
 READY = {"ready": True}
+OUT_OF_MEMORY = "out of memory"
 
 
 class Worker:
@@ -106,15 +107,15 @@ class Channel:
 
 
 def failures_told(handler: Handler) -> Handler:
-    """The handler, which answers {"failed": why} instead of ending its worker: "out of memory", or the error's line."""
+    """The handler, which answers {"failed": why}, ``OUT_OF_MEMORY`` or the error's line, and goes on."""
 
     def answer(**arguments: Any) -> dict[str, Any]:
         try:
             return handler(**arguments)
         except Exception as error:  # compilers fail in many ways
             line = " ".join(str(error).split())[:300] or type(error).__name__
-            spent = "RESOURCE_EXHAUSTED" in line or "out of memory" in line.lower()
-            return {"failed": "out of memory" if spent else line}
+            spent = "RESOURCE_EXHAUSTED" in line or OUT_OF_MEMORY in line.lower()
+            return {"failed": OUT_OF_MEMORY if spent else line}
 
     return answer
 

@@ -264,6 +264,11 @@ def test_an_empty_page_says_what_did_not_run() -> None:
     assert [table.title for table in tables(whole)] == ["Machine", "What ran"]
     assert "not known for this card" in markdown(whole) and "failed with status 1: x" in markdown(whole)
     assert [data_sheet_peak({"name": name}) for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")] == [989.0, 756.0]
+    assert [data_sheet_peak({"name": name}) for name in ("NVIDIA L40", "NVIDIA L40S", "NVIDIA B200")] == [
+        181,
+        362,
+        None,
+    ]
     assert data_sheet_peak(None) is None
 
 
