@@ -26,7 +26,9 @@ flags.mark_flag_as_required("config")
 _TOPOLOGY = flags.DEFINE_string("topology", None, "chip and how many: v5e-8, v5e-256, v6e-8, h100-8", required=True)
 _MESHES = flags.DEFINE_string("meshes", None, "those to try: 'data=8 data=2,fsdp=4'; default: the usual ones")
 _SIMULATE = flags.DEFINE_boolean("simulate", False, "on CPU devices, although there is a compiler for the chip")
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "word pieces of the random text, where there is no corpus")
+_VOCAB_SIZE = flags.DEFINE_integer(
+    "vocab_size", 30522, "word pieces of the random text, where there is no corpus", lower_bound=100
+)
 _LARGEST = flags.DEFINE_boolean("largest", True, "also look for the largest batch that fits the cheapest mesh")
 _OUTPUT = flags.DEFINE_string("output", None, "a JSON file for everything found")
 

@@ -19,7 +19,7 @@ from experiments.mesh.costs import Costs, needed_flops, step_costs
 from experiments.mesh.search import FULL, SEARCH_STEPS, check, largest_batch, mesh_shapes
 from experiments.mesh.topologies import CHIPS, SIMULATED, Topology
 
-SETTING = Setting("tiny", seq=64, batch=16, dtype="float32", vocab_size=1000)
+SETTING = Setting("L4_H128", seq=64, batch=16, dtype="float32", vocab_size=1000)
 
 
 def task(**changes: object) -> Task:
@@ -64,6 +64,8 @@ def test_costs_of_a_simulated_mesh(tiny_corpus: Path) -> None:
     assert 1.75 * size * 0.99 < data.sent_bytes < 1.75 * (size + table) * 1.01
     assert data.device_rows == 2 and data.rows == 16
     double = step_costs(settings, (phase,), phase, one, make_mesh(MeshShape(8, 1, 1)), 2.0)
+    # What the backward pass keeps of two more rows a device, its widest activations at least.
+    assert double.memory_bytes and double.memory_bytes - data.memory_bytes > 4 * 2 * 32 * 64 * 2
     assert double.batch_size == 32 and double.rows == 32 and double.needed_flops == 2 * data.needed_flops
 
 

@@ -135,8 +135,9 @@ ENTRY %main (a: bf16[16,128], b: f32[10]) -> f32[10] {
 
 def test_what_a_tpu_compiler_writes() -> None:
     """A collective cut into fusions is one; groups along a mesh's axis; several results of one exchange."""
-    found = {one.kind + str(len(one.shape)): one for one in Program.read(TPU).collectives()}
-    assert len(found) == 3
+    collectives = Program.read(TPU).collectives()
+    found = {one.kind + str(len(one.shape)): one for one in collectives}
+    assert len(collectives) == len(found) == 3
     assert found["all-gather2"] == Collective("all-gather", "bf16", (128, 128), 4, 1, 128 * 128 * 2)
     assert found["all-reduce1"] == Collective("all-reduce", "f32", (10,), 8, 1, 40)
     assert found["all-gather1"] == Collective("all-gather", "f32", (40,), 8, 1, 160)
