@@ -162,6 +162,7 @@ def test_the_program(tmp_path: Path) -> None:
     (phase,) = json.loads((tmp_path / "found.json").read_text())["phases"]
     assert [one["mesh"]["tensor"] for one in phase["tried"]] == [1, 2]
     assert all(np.isfinite(one["seconds"]).all() and one["sent_bytes"] > 0 for one in phase["tried"])
+    assert "not known" in done.stdout and not any(one["traffic_bytes"] for one in phase["tried"])  # of a GPU
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
