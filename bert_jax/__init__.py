@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from bert_jax.data.tokenizer import load_tokenizer
     from bert_jax.model.config import BertConfig
     from bert_jax.predict import load
+    from bert_jax.training.grid import train_grid
     from bert_jax.training.train import train
 
 __version__ = "0.1.0"
-__all__ = ["BertConfig", "load", "load_tokenizer", "train"]
+__all__ = ["BertConfig", "load", "load_tokenizer", "train", "train_grid"]
 
 _HOMES = {
     "BertConfig": "bert_jax.model.config",
     "load": "bert_jax.predict",
     "load_tokenizer": "bert_jax.data.tokenizer",
     "train": "bert_jax.training.train",
+    "train_grid": "bert_jax.training.grid",
 }
 
 

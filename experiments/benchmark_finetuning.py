@@ -146,7 +146,7 @@ class OurRun:
         with jax.set_mesh(self.mesh):
             self.state, self.step, shardings = begin(settings, phases, self.task, self.mesh, NoCheckpoints())
             self.batch = device_batches(self.task, phases[0], self.mesh)
-            self.forward = make_forward(self.task, self.mesh, shardings.params, settings.seed)
+            self.forward = make_forward(self.task, self.mesh, shardings.params)
         self.batch_size, self.number = settings.batch_size, 0
         self._compile()
 
@@ -168,7 +168,7 @@ class OurRun:
         with jax.set_mesh(self.mesh):
             dataset = self.task.read_file(Path(path), self.length)
             evaluation = whole_pass(dataset, self.task.tokenizer, self.length, row_devices(self.mesh))
-            self.forward(self.state.params, evaluation)
+            self.forward(self.state.params, evaluation, 0)
         return {"seconds": time.perf_counter() - start, "examples": len(dataset.examples)}
 
     def _compile(self) -> None:

@@ -76,10 +76,21 @@ class PretrainingBatches:
         """Full batches of an epoch; the batch after them goes on into the next epoch."""
         return self.num_examples // self.batch_size
 
-    def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
+    @property
+    def row_counts(self) -> tuple[int, ...]:
+        """The numbers of rows that batches have: one."""
+        return (self.batch_size,)
+
+    def rows(self, step: int) -> int:
+        """The rows of a step's batch."""
+        return self.batch_size
+
+    def batch(self, step: int, part: int = 0, parts: int = 1, *, rows: int | None = None) -> Batch:
         """The batch of a step, [batch_size, max_seq_length], or one of `parts` equal parts of its rows."""
         if step < 0:
             raise ValueError(f"step is {step}; steps count from 0")
+        if rows not in (None, self.batch_size):
+            raise ValueError(f"rows is {rows}; a batch has {self.batch_size}")
         return self.examples(step * self.batch_size + np.arange(self.batch_size)[rows_of(self.batch_size, part, parts)])
 
     def examples(self, indices: Int[np.ndarray, " r"]) -> Batch:

@@ -210,13 +210,27 @@ class PackedBatches:
             result[chosen] = self._order(int(epoch))[within[chosen]]
         return result
 
-    def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
-        """The global batch of a step, or one of ``parts`` equal parts of its rows."""
+    def rows(self, step: int) -> int:
+        """The rows of a step's batch."""
+        return self._rows(self._placement(self.indices(step)))
+
+    def batch(self, step: int, part: int = 0, parts: int = 1, *, rows: int | None = None) -> Batch:
+        """The global batch of a step, or one of ``parts`` equal parts of its rows.
+
+        Args:
+            rows: more than the batch has, filled up with rows of padding.
+        """
         indices = self.indices(step)
-        placement = pack(self.examples.lengths[indices], *self.shape)
-        rows = next(count for count in self.row_counts if count >= placement.num_rows)
+        placement = self._placement(indices)
+        rows = rows or self._rows(placement)
         whole = assemble(self.examples, indices, placement, rows, self.shape, self.pad_id)
         return {name: values[rows_of(rows, part, parts)] for name, values in whole.items()}
+
+    def _placement(self, indices: Int[np.ndarray, " batch"]) -> Placement:
+        return pack(self.examples.lengths[indices], *self.shape)
+
+    def _rows(self, placement: Placement) -> int:
+        return next(count for count in self.row_counts if count >= placement.num_rows)
 
     def _order(self, epoch: int) -> Int[np.ndarray, " n"]:
         if self._epoch[0] != epoch:
@@ -224,9 +238,8 @@ class PackedBatches:
         return self._epoch[1]
 
     def _choose_row_counts(self, multiple: int) -> tuple[int, ...]:
-        lengths = self.examples.lengths
         steps = range(min(STEPS_LOOKED_AT, -(-len(self.examples) // self.batch_size)))
-        needed = [pack(lengths[self.indices(step)], *self.shape).num_rows for step in steps]
+        needed = [self._placement(self.indices(step)).num_rows for step in steps]
         counts = (*np.quantile(needed, (0.5, 0.98), method="higher").tolist(), self.batch_size)
         return tuple(sorted({-(-int(count) // multiple) * multiple for count in counts}))
 

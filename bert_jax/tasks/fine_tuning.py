@@ -80,7 +80,7 @@ def fine_tuning_task(
     def read(split: str, max_seq_length: int) -> Dataset:
         return fitting(split, read_split(split, max_seq_length))
 
-    def stream(batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
+    def stream(seed: int, batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
         return PackedBatches(
             read("train", max_seq_length).examples,
             pad_id=tokenizer.pad_id,
@@ -93,12 +93,16 @@ def fine_tuning_task(
     def evaluation(split: str, _batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
         return whole_pass(read(split, max_seq_length), tokenizer, max_seq_length, row_multiple)
 
-    return Task(
+    def seeded(seed: int) -> Task:
+        return replace(task, stream=partial(stream, seed))
+
+    task = Task(
         name=name,
         model=config,
         tokenizer=tokenizer,
+        seeded=seeded,
         init=init,
-        stream=stream,
+        stream=partial(stream, seed),
         evaluation=evaluation,
         prepare=lambda key, batch: batch,
         forward=forward,
@@ -111,6 +115,7 @@ def fine_tuning_task(
         read_file=lambda path, max_seq_length: fitting(path.name, read_file(path, max_seq_length)),
         labels=labels,
     )
+    return task
 
 
 def whole_pass(dataset: Dataset, tokenizer: Tokenizer, max_seq_length: int, row_multiple: int) -> Evaluation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,7 +78,7 @@ def pretraining(
     specials = np.zeros(config.padded_vocab_size, bool)
     specials[list(tokenizer.special_ids)] = True
 
-    def stream(batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
+    def stream(seed: int, batch_size: int, max_seq_length: int, row_multiple: int) -> Stream:
         if batch_size % row_multiple:
             raise ValueError(
                 f"batch of {batch_size} rows does not divide over data x fsdp devices x accumulation steps ="
@@ -87,7 +88,7 @@ def pretraining(
         check_batch(batches.batch(0), config)
         return batches
 
-    def evaluation(split: str, batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
+    def evaluation(seed: int, split: str, batch_size: int, max_seq_length: int, row_multiple: int) -> Evaluation:
         text = Corpus.open(corpus, "held_out" if split == "dev" else split)
         if text.num_documents == 0:
             return Evaluation(())
@@ -101,13 +102,18 @@ def pretraining(
         prepare = one_sided_language_model(direction, jnp.asarray(specials))
     module = BertForPreTraining(config, next_sentence=pairs != "single")
     log_unigram = jnp.asarray(log_unigram_probabilities(train.unigrams, config.padded_vocab_size))
-    return Task(
+
+    def seeded(seed: int) -> Task:
+        return replace(task, stream=partial(stream, seed), evaluation=partial(evaluation, seed))
+
+    task = Task(
         name="pretraining",
         model=config,
         tokenizer=tokenizer,
+        seeded=seeded,
         init=lambda key: initial_parameters(module, key, log_unigram if unigram_bias else None),
-        stream=stream,
-        evaluation=evaluation,
+        stream=partial(stream, seed),
+        evaluation=partial(evaluation, seed),
         prepare=prepare,
         forward=partial(forward, module),
         figures=partial(figures, log_unigram),
@@ -117,6 +123,7 @@ def pretraining(
         selection=("mlm_loss", "min"),
         eval_split="held_out",
     )
+    return task
 
 
 def initial_parameters(

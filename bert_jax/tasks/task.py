@@ -32,8 +32,17 @@ class Stream(Protocol):
         """Examples of an epoch."""
         ...
 
-    def batch(self, step: int, part: int = 0, parts: int = 1) -> dict[str, np.ndarray]:
-        """The global batch of ``step``, or one of ``parts`` equal parts of its rows."""
+    @property
+    def row_counts(self) -> tuple[int, ...]:
+        """The few numbers of rows that batches have, in rising order: each is a compilation."""
+        ...
+
+    def rows(self, step: int) -> int:
+        """The rows of the batch of ``step``, one of ``row_counts``."""
+        ...
+
+    def batch(self, step: int, part: int = 0, parts: int = 1, *, rows: int | None = None) -> dict[str, np.ndarray]:
+        """The global batch of ``step``, if asked with more ``rows``, or one of ``parts`` equal parts of its rows."""
         ...
 
 
@@ -79,6 +88,7 @@ class Task:
         name: its key in ``TASKS``.
         model: the encoder's configuration.
         tokenizer: saved in the workdir, so that a checkpoint explains itself.
+        seeded: the same task with another seed, which shares what was read.
         init: fresh parameters from a key; traceable.
         stream: training batches: ``(batch_size, max_seq_length, row_multiple)``.
         evaluation: a split: ``(split, batch_size, max_seq_length, row_multiple)``.
@@ -100,6 +110,7 @@ class Task:
     name: str
     model: BertConfig
     tokenizer: Tokenizer
+    seeded: Callable[[int], Task]
     init: Callable[[Key[Array, ""]], Params]
     stream: Callable[[int, int, int], Stream]
     evaluation: Callable[[str, int, int, int], Evaluation]

@@ -164,6 +164,14 @@ def set_damaged_aside(directory: Path) -> None:
         multihost_utils.sync_global_devices("damaged checkpoints set aside")
 
 
+def newest_step(workdir: str | Path) -> int:
+    """The step of the newest checkpoint, once those that are damaged are set aside; 0 where there is none."""
+    directory = Path(workdir).absolute() / DIRECTORY
+    set_damaged_aside(directory)
+    found = directory.iterdir() if directory.is_dir() else ()
+    return max((int(path.name) for path in found if path.name.isdecimal()), default=0)
+
+
 def read_params(workdir: str | Path, step: int | None = None) -> tuple[Any, dict[str, Any]]:
     """Parameters (numpy arrays) and meta of a workdir's checkpoint: of ``step``, or the newest.
 

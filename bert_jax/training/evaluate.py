@@ -23,22 +23,19 @@ from bert_jax.training.step import Means, eval_step
 from bert_jax.training.stored_run import local_run
 from bert_jax.training.workdir import read_workdir
 
-Evaluate = Callable[[Params, str, int, int], tuple[dict[str, float], dict[str, Any]]]
-Forward = Callable[[Params, Evaluation], tuple[dict[str, float], Outputs]]
+Evaluate = Callable[[Params, Evaluation, int], tuple[dict[str, float], dict[str, Any]]]
+Forward = Callable[[Params, Evaluation, int], tuple[dict[str, float], Outputs]]
 
 
-def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> Evaluate:
-    """``evaluate(params, split, batch_size, max_seq_length)`` -> the task's figures and details; compiled once a shape.
+def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params) -> Evaluate:
+    """``evaluate(params, evaluation, seed)`` -> the task's figures and details; compiled once a shape.
 
     A split without examples gives no figures.
     """
-    forward = make_forward(task, mesh, param_shardings, seed)
+    forward = make_forward(task, mesh, param_shardings)
 
-    def evaluate(
-        params: Params, split: str, batch_size: int, max_seq_length: int
-    ) -> tuple[dict[str, float], dict[str, Any]]:
-        evaluation = task.evaluation(split, batch_size, max_seq_length, row_devices(mesh))
-        means, outputs = forward(params, evaluation)
+    def evaluate(params: Params, evaluation: Evaluation, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
+        means, outputs = forward(params, evaluation, seed)
         if not means:
             return {}, {}
         if evaluation.dataset is None:
@@ -51,8 +48,8 @@ def make_evaluate(task: Task, mesh: Mesh, param_shardings: Params, seed: int) ->
     return evaluate
 
 
-def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> Forward:
-    """``forward(params, evaluation)`` -> ratios of the figures, and the outputs of all examples in their order.
+def make_forward(task: Task, mesh: Mesh, param_shardings: Params) -> Forward:
+    """``forward(params, evaluation, seed)`` -> ratios of the figures, and the outputs of all examples in their order.
 
     The randomness of ``task.prepare`` (the masks) depends on the seed and the batch's number alone, so that every
     evaluation of a run sees the same masked text.
@@ -63,10 +60,9 @@ def make_forward(task: Task, mesh: Mesh, param_shardings: Params, seed: int) -> 
         in_shardings=(param_shardings, replicated, batch_sharding(mesh)),
         out_shardings=replicated,
     )
-    key = jax.random.key(seed)
 
-    def forward(params: Params, evaluation: Evaluation) -> tuple[dict[str, float], Outputs]:
-        means = Means()
+    def forward(params: Params, evaluation: Evaluation, seed: int) -> tuple[dict[str, float], Outputs]:
+        means, key = Means(), jax.random.key(seed)
         unpacked = Unpacked(evaluation.dataset.examples) if evaluation.dataset else None
 
         running = (
@@ -95,8 +91,8 @@ def evaluate_workdir(workdir: str | Path, split: str | None = None, *, best: boo
     params, _ = read_params(workdir, best_step(workdir, task.selection) if best else None)
     mesh, params, shardings = on_all_devices(params)
     with jax.set_mesh(mesh):
-        evaluate = make_evaluate(task, mesh, shardings, settings.seed)
-        result, _ = evaluate(params, split or task.eval_split, last.batch_size, last.max_seq_length)
+        evaluation = task.evaluation(split or task.eval_split, last.batch_size, last.max_seq_length, row_devices(mesh))
+        result, _ = make_evaluate(task, mesh, shardings)(params, evaluation, settings.seed)
     if not result:
         raise ValueError(
             f"split {split or task.eval_split!r} holds no labelled example; give one that does, or for pre-training a"
@@ -132,7 +128,7 @@ def predict_workdir(workdir: str | Path, source: str | Path, output: str | Path,
     if not is_url(output):
         check_output(Path(output), folder=evaluation.dataset.writes_folder)  # not after all the work
     with jax.set_mesh(mesh):
-        _, outputs = make_forward(task, mesh, shardings, settings.seed)(params, evaluation)
+        _, outputs = make_forward(task, mesh, shardings)(params, evaluation, settings.seed)
     if jax.process_index() == 0:
         with local_output(output) as place:
             evaluation.dataset.write(outputs, place, meta["figures"])

@@ -17,7 +17,6 @@ import jax
 from tqdm import tqdm
 
 from bert_jax.data.writing import write_json, written
-from bert_jax.tasks.task import Figures
 from bert_jax.training.step import Means
 
 FILE, DETAILS = "metrics.jsonl", "evaluation.json"
@@ -33,12 +32,25 @@ class MetricLog:
     ``tokens_per_second`` of real tokens, ``data_wait`` as a share of the time, ``compilations``, ...) or evaluation
     figures (``eval/...``); the same numbers as TensorBoard scalars. Lines of later steps than ``start``, from before
     an interruption, are dropped: they will be written anew. Only process 0 writes.
+
+    Args:
+        member: of several runs in one program, this one's place in their stacked figures; the first shows the bar.
     """
 
-    def __init__(self, workdir: str | Path, objective: tuple[str, ...], start: int, total: int, every: int) -> None:
+    def __init__(
+        self,
+        workdir: str | Path,
+        objective: tuple[str, ...],
+        start: int,
+        total: int,
+        every: int,
+        *,
+        member: int | None = None,
+    ) -> None:
         self.workdir, self.objective, self.total, self.every = Path(workdir), objective, total, every
+        self.member = member
         self.writer = _Writer(workdir, start) if jax.process_index() == 0 else None
-        self.progress = _Progress(start, total)
+        self.progress = _Progress(start, total, shown=not member)
         self.compilations, self.spikes = _CompilationCounter(), _Spikes()
         self._restart(start, 0.0)
 
@@ -51,7 +63,7 @@ class MetricLog:
         if self.writer is not None:
             self.writer.close()
 
-    def train(self, step: int, figures: Figures, tokens: int, wait_seconds: float) -> None:
+    def train(self, step: int, figures: dict[str, Any], tokens: int, wait_seconds: float) -> None:
         """Notes a dispatched step; waits for the device only where a line is due.
 
         Raises:
@@ -77,14 +89,14 @@ class MetricLog:
             each = ((step, self._ratios([one])) for step, one in enumerate(self.pending, self.since + 1))
             step, bad = next(pair for pair in each if not _finite(pair[1]))
             raise FloatingPointError(
-                f"loss {bad['loss']}, gradient norm {bad['gradient_norm']} in step {step}: --debug_step={step} looks"
-                " into it, --config.skip_nonfinite=True leaves such steps out; or lower optimizer.learning_rate or"
-                " lengthen the warm-up, and start again: the last checkpoint is intact"
+                f"{self.workdir}: loss {bad['loss']}, gradient norm {bad['gradient_norm']} in step {step}:"
+                f" --debug_step={step} looks into it, --config.skip_nonfinite=True leaves such steps out; or lower"
+                " optimizer.learning_rate or lengthen the warm-up, and start again: the last checkpoint is intact"
             )
         return values
 
-    def _ratios(self, figures: list[Figures]) -> dict[str, float]:
-        means = Means()
+    def _ratios(self, figures: list[dict[str, Any]]) -> dict[str, float]:
+        means = Means(self.member)
         means.add(figures)
         values = means.ratios()
         return {"loss": sum(values[name] for name in self.objective), **values} if values else {}
@@ -94,16 +106,20 @@ class MetricLog:
         if details and self.writer is not None:
             write_json(self.workdir / DETAILS, {"step": step, **details})
         if not result:
-            self.say(f"step {step:,}: nothing is held out to evaluate on")
+            self._tell(f"step {step:,}: nothing is held out to evaluate on")
         if result and self.writer is not None:
             self.writer.write(step, {f"eval/{name}": value for name, value in result.items()})
             shown = "  ".join(f"{name} {value:.3f}" for name, value in result.items())
-            self.say(f"step {step:,} held out: {shown}")
+            self._tell(f"step {step:,} held out: {shown}")
 
     def say(self, text: str) -> None:
         """A line above the bar."""
         if self.writer is not None:
             tqdm.write(text, file=sys.stderr)
+
+    def _tell(self, text: str) -> None:
+        """Says it with the run's name, where it is one of several."""
+        self.say(text if self.member is None else f"{self.workdir.name}: {text}")
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -114,7 +130,7 @@ class MetricLog:
         self.paused += time.monotonic() - began
 
     def _restart(self, step: int, wait_seconds: float) -> None:
-        self.pending: list[Figures] = []
+        self.pending: list[dict[str, Any]] = []
         self.since, self.started, self.waited = step, time.monotonic(), wait_seconds
         self.tokens, self.paused = 0, 0.0
 
@@ -132,7 +148,7 @@ class MetricLog:
             self.writer.write(step, values)
             self.progress.show(step, values)
             if usual := self.spikes.above(values["loss"]):
-                self.say(f"step {step:,}: loss {values['loss']:.3f} is far above the {usual:.3f} of the lines before")
+                self._tell(f"step {step:,}: loss {values['loss']:.3f} is far above the {usual:.3f} of the lines before")
 
 
 def _finite(values: dict[str, float]) -> bool:
@@ -178,9 +194,10 @@ class _Writer:
 class _Progress:
     """A bar on a terminal or in a notebook, a line now and then anywhere else (log files, clusters)."""
 
-    def __init__(self, start: int, total: int) -> None:
+    def __init__(self, start: int, total: int, *, shown: bool = True) -> None:
         self.start, self.total, self.started, self.last_line = start, total, time.monotonic(), -math.inf
-        wanted = jax.process_index() == 0 and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        self.shown = shown
+        wanted = shown and jax.process_index() == 0 and (sys.stderr.isatty() or "ipykernel" in sys.modules)
         self.bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, smoothing=0.05) if wanted else None
 
     def update(self, step: int) -> None:
@@ -195,7 +212,7 @@ class _Progress:
         now = time.monotonic()
         if self.bar is not None:
             self.bar.set_postfix_str(text, refresh=False)
-        elif now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.total:
+        elif self.shown and (now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.total):
             self.last_line = now
             left = (now - self.started) / max(step - self.start, 1) * (self.total - step)
             print(f"step {step:,}/{self.total:,}  {text}  ETA {tqdm.format_interval(left)}", file=sys.stderr)
@@ -230,7 +247,7 @@ class _CompilationCounter:
     """Counts compilations of the two steps while it is open; more than one a phase and kind means ragged shapes."""
 
     EVENT = "/jax/core/compile/backend_compile_duration"
-    STEPS = ("jit(train_step)", "jit(eval_step)")
+    STEPS = ("jit(train_step)", "jit(grid_step)", "jit(eval_step)")
 
     def __init__(self) -> None:
         self.count = 0

@@ -40,7 +40,7 @@ class TrainState(flax.struct.PyTreeNode):
 
 
 def init_state(
-    task: Task, optimizer: optax.GradientTransformation, hyperparameters: dict[str, float], seed: int
+    task: Task, optimizer: optax.GradientTransformation, hyperparameters: dict[str, Any], seed: Any
 ) -> TrainState:
     """A fresh state; traceable, so that ``jax.jit`` with shardings creates every array where it will live."""
     params = task.init(jax.random.key(seed))
@@ -48,8 +48,8 @@ def init_state(
     return TrainState(step=step, params=params, opt_state=opt_state, **settings_of_state(hyperparameters, seed))
 
 
-def settings_of_state(hyperparameters: dict[str, float], seed: int) -> dict[str, Any]:
-    """The fields of the state that the config sets, also when a run goes on."""
+def settings_of_state(hyperparameters: dict[str, Any], seed: Any) -> dict[str, Any]:
+    """The fields of the state that the config sets, also when a run goes on; numbers, or arrays under ``vmap``."""
     values = {name: jnp.asarray(value, jnp.float32) for name, value in hyperparameters.items()}
     return {"hyperparameters": values, "seed": jnp.asarray(seed, jnp.uint32)}
 
@@ -140,15 +140,21 @@ def gradients(
 
 
 class Means:
-    """Adds up figures on the host, in float64; fetching waits for the device."""
+    """Adds up figures on the host, in float64; fetching waits for the device.
 
-    def __init__(self) -> None:
+    ``member``: of several runs in one program, whose figures are arrays [k], the one that is meant.
+    """
+
+    def __init__(self, member: int | None = None) -> None:
         self.sums: dict[str, np.ndarray] = {}
+        self.member = member
 
-    def add(self, figures: list[Figures]) -> None:
+    def add(self, figures: list[dict[str, Any]]) -> None:
         for item in jax.device_get(figures):
             for name, pair in item.items():
-                self.sums[name] = self.sums.get(name, np.zeros(2)) + np.asarray(pair, np.float64)
+                values = np.asarray(pair, np.float64)
+                one = values if self.member is None else values[:, self.member]
+                self.sums[name] = self.sums.get(name, np.zeros(2)) + one
 
     def ratios(self) -> dict[str, float]:
         """Sum over weight of every figure; 0 where there was no weight."""

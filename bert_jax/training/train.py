@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.data.prefetch import Prefetch
-from bert_jax.tasks.task import Figures, Params, Stream, Task
+from bert_jax.tasks.task import Batch, Figures, Params, Stream, Task
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.evaluate import make_evaluate
+from bert_jax.training.evaluate import Evaluate, make_evaluate
 from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
@@ -64,15 +66,10 @@ def train(config: Config, workdir: str | Path, *, profile_steps: tuple[int, int]
 def _train(config: Config, workdir: Path, profile_steps: tuple[int, int] | None) -> dict[str, float]:
     settings, task = read_config(config, workdir)
     phases = plan(settings, task)
-    total = sum(phase.train_steps for phase in phases)
     mesh = make_mesh(settings.mesh)
-    # What is wrong with the held-out data is said now, not when the training is done.
-    task.evaluation(task.eval_split, phases[-1].batch_size, phases[-1].max_seq_length, row_devices(mesh))
+    check(settings, task, phases, mesh)
     if jax.process_count() > 1:
         check_agreement(without_paths(config), open_stream(task, phases[0], mesh))
-    if (warning := long_warmup(settings, phases)) and jax.process_index() == 0:
-        print(warning, file=sys.stderr)
-    result: dict[str, float] = {}
     with (
         jax.set_mesh(mesh),
         prepared_workdir(workdir, config, task),
@@ -81,37 +78,116 @@ def _train(config: Config, workdir: Path, profile_steps: tuple[int, int] | None)
         Trace(workdir, profile_steps) as trace,
     ):
         state, step_function, shardings = begin(settings, phases, task, mesh, checkpoints)
-        evaluate = make_evaluate(task, mesh, shardings.params, settings.seed)
-        step, phase = int(state.step), phases[-1]
-        if step >= total and jax.process_index() == 0:
-            print(f"{workdir} is complete at step {step:,}; more steps in the config would go on", file=sys.stderr)
-        with MetricLog(workdir, task.objective, step, total, settings.log_every_steps) as log:
-            for phase, last in spans(phases, step):
-                pending = device_batches(task, phase, mesh)
-                with Prefetch(pending, step, stop_step=last) as batches:
-                    for batch, tokens in batches:
-                        trace.before(step + 1, state)
-                        state, figures = step_function(state, batch, phase.accumulation_steps)
-                        step += 1
-                        log.train(step, figures, tokens, batches.seconds_waited)
-                        evaluated = None
-                        if step % settings.eval_every_steps == 0 or step == last:
-                            with log.pause():
-                                evaluated, details = evaluate(
-                                    state.params, task.eval_split, phase.batch_size, phase.max_seq_length
-                                )
-                            log.evaluation(step, evaluated, details)
-                            result = evaluated
-                        due = step % settings.checkpoint_every_steps == 0 or step == last
-                        stopping = stop.after(step)
-                        if due or stopping or (evaluated and checkpoints.is_best(evaluated)):
-                            log.check()  # a state that is no number would be the newest for ever
-                            checkpoints.save(state, evaluated)
-                        if stopping:
-                            checkpoints.wait()
-                            log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
-                            raise SystemExit(128 + stop.received)
-        return result or evaluate(state.params, task.eval_split, phase.batch_size, phase.max_seq_length)[0]
+        evaluate = make_evaluate(task, mesh, shardings.params)
+        with open_log(workdir, settings, task, int(state.step), phases) as log:
+            run = Run(settings, task, checkpoints, log, partial(held_out, evaluate, mesh))
+            program = Program(state, step_function, partial(device_batches, task, mesh=mesh), lambda state, _: state)
+            return take_steps(program, (run,), phases, stop, trace)[0]
+
+
+class Run(NamedTuple):
+    """What a run of the loop has of its own. ``evaluate`` gives the figures and the details of held-out data."""
+
+    settings: TrainSettings
+    task: Task
+    checkpoints: Checkpoints
+    log: MetricLog
+    evaluate: Callable[[Run, Params, Phase], tuple[dict[str, float], dict[str, Any]]]
+
+
+class Program(NamedTuple):
+    """What the loop runs, for one run or for several whose states are stacked.
+
+    Attributes:
+        state: to start from.
+        step: compiled; donates its state.
+        batches: a phase -> step -> (batch on the devices, the real tokens of each run).
+        state_of: (state, i) -> the state of the i-th run.
+    """
+
+    state: TrainState
+    step: Step
+    batches: Callable[[Phase], Callable[[int], tuple[Batch, tuple[int, ...]]]]
+    state_of: Callable[[TrainState, int], TrainState]
+
+
+def take_steps(
+    program: Program, runs: Sequence[Run], phases: tuple[Phase, ...], stop: StopSignals, trace: Trace
+) -> list[dict[str, float]]:
+    """The loop: the steps that are left; of each run the last held-out evaluation."""
+    state, settings, phase = program.state, runs[0].settings, phases[-1]
+    step = int(program.state_of(state, 0).step)
+    results: list[dict[str, float]] = [{} for _ in runs]
+    for phase, last in spans(phases, step):
+        with Prefetch(program.batches(phase), step, stop_step=last) as batches:
+            for batch, tokens in batches:
+                trace.before(step + 1, state)
+                state, figures = program.step(state, batch, phase.accumulation_steps)
+                step += 1
+                for run, count in zip(runs, tokens, strict=True):
+                    run.log.train(step, figures, count, batches.seconds_waited)
+                evaluated: list[dict[str, float]] = [{} for _ in runs]
+                if step % settings.eval_every_steps == 0 or step == last:
+                    evaluated = results = evaluate_all(program, state, runs, phase, step)
+                due = step % settings.checkpoint_every_steps == 0 or step == last
+                stopping = stop.after(step)
+                for number, (run, found) in enumerate(zip(runs, evaluated, strict=True)):
+                    if due or stopping or (found and run.checkpoints.is_best(found)):
+                        run.log.check()  # a state that is no number would be the newest for ever
+                        run.checkpoints.save(program.state_of(state, number), found)
+                if stopping:
+                    for run in runs:
+                        run.checkpoints.wait()
+                    runs[0].log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
+                    raise SystemExit(128 + stop.received)
+    return [
+        result or run.evaluate(run, program.state_of(state, number).params, phase)[0]
+        for number, (run, result) in enumerate(zip(runs, results, strict=True))
+    ]
+
+
+def evaluate_all(
+    program: Program, state: TrainState, runs: Sequence[Run], phase: Phase, step: int
+) -> list[dict[str, float]]:
+    """The held-out figures of every run, written into its log; meanwhile no log's clock runs."""
+    with ExitStack() as pauses:
+        for run in runs:
+            pauses.enter_context(run.log.pause())
+        found = [run.evaluate(run, program.state_of(state, number).params, phase) for number, run in enumerate(runs)]
+    for run, (figures, details) in zip(runs, found, strict=True):
+        run.log.evaluation(step, figures, details)
+    return [figures for figures, _ in found]
+
+
+def held_out(
+    evaluate: Evaluate, mesh: Mesh, run: Run, params: Params, phase: Phase
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Figures and details of the split that is evaluated while training."""
+    task = run.task
+    evaluation = task.evaluation(task.eval_split, phase.batch_size, phase.max_seq_length, row_devices(mesh))
+    return evaluate(params, evaluation, run.settings.seed)
+
+
+def check(settings: TrainSettings, task: Task, phases: tuple[Phase, ...], mesh: Mesh) -> None:
+    """Says now what is wrong with the held-out data, not when the training is done; and warns of a long warm-up."""
+    task.evaluation(task.eval_split, phases[-1].batch_size, phases[-1].max_seq_length, row_devices(mesh))
+    if (warning := long_warmup(settings, phases)) and jax.process_index() == 0:
+        print(warning, file=sys.stderr)
+
+
+def open_log(
+    workdir: Path,
+    settings: TrainSettings,
+    task: Task,
+    step: int,
+    phases: tuple[Phase, ...],
+    member: int | None = None,
+) -> MetricLog:
+    """The log of a run that stands at ``step``; says where nothing is left to do."""
+    total = sum(phase.train_steps for phase in phases)
+    if step >= total and jax.process_index() == 0:
+        print(f"{workdir} is complete at step {step:,}; more steps in the config would go on", file=sys.stderr)
+    return MetricLog(workdir, task.objective, step, total, settings.log_every_steps, member=member)
 
 
 def begin(
@@ -191,16 +267,16 @@ def open_stream(task: Task, phase: Phase, mesh: Mesh) -> Stream:
     return task.stream(phase.batch_size, phase.max_seq_length, row_devices(mesh) * phase.accumulation_steps)
 
 
-def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[dict[str, jax.Array], int]]:
-    """``step -> (global batch on the devices, its number of real tokens)``, that by this process's share of it."""
+def device_batches(task: Task, phase: Phase, mesh: Mesh) -> Callable[[int], tuple[Batch, tuple[int]]]:
+    """``step -> (global batch on the devices, (its number of real tokens,))``, that by this process's share of it."""
     stream = open_stream(task, phase, mesh)
     parts, of = local_parts(mesh)
 
-    def batch(step: int) -> tuple[dict[str, jax.Array], int]:
+    def batch(step: int) -> tuple[Batch, tuple[int]]:
         pieces = [stream.batch(step, part, of) for part in parts]
         local = (
             pieces[0] if len(pieces) == 1 else {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
         )
-        return put_batch(local, mesh), int(np.count_nonzero(local["sequence_ids"])) * of // len(parts)
+        return put_batch(local, mesh), (int(np.count_nonzero(local["sequence_ids"])) * of // len(parts),)
 
     return batch

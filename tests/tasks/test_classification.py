@@ -1,7 +1,6 @@
 """Classification and regression: packed as alone, learned end to end, predicted from the workdir alone."""
 
 import csv
-import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -302,11 +301,11 @@ def test_a_split_without_labels_has_no_figures(folder: Path, tmp_path: Path) -> 
     logits = np.zeros((30, 2), np.float32)
     assert dataset.scores({"logits": logits}) == dataset.details({"logits": logits}) == {}
     mesh = make_mesh(MeshShape(data=1))
-    unlabelled = dataclasses.replace(task, evaluation=lambda *_: whole_pass(dataset, task.tokenizer, 32, 1))
     params = task.init(jax.random.key(0))
     with jax.set_mesh(mesh):
         shardings = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec()), params)
-        assert make_evaluate(unlabelled, mesh, shardings, 0)(params, "test", 8, 32) == ({}, {})
+        evaluation = whole_pass(dataset, task.tokenizer, 32, 1)
+        assert make_evaluate(task, mesh, shardings)(params, evaluation, 0) == ({}, {})
 
 
 @pytest.mark.end_to_end
