@@ -1,12 +1,10 @@
-"""The points of a sweep: reading, running and comparing them; ``experiments.sweep`` is the program."""
+"""The points of a sweep, their configs, folders and commands, and ``sweep.json``, which keeps what they reached."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import shlex
-import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +16,6 @@ from bert_jax.data.writing import write_json
 
 RESULTS = "sweep.json"
 Point = dict[str, Any]
-
-
-def run_points(config: ConfigDict, points: list[Point], workdir: str | Path) -> str:
-    """Trains the points that ``workdir`` has no result of; the table of all.
-
-    Raises:
-        ValueError: the workdir holds a sweep of another config, a point has a field that the config has not, or there
-            is nothing to choose by.
-    """
-    from bert_jax import train
-    from bert_jax.training.workdir import environment
-
-    configs = {name_of(point): with_point(config, point) for point in points}
-    results = begin(workdir, common(config, points))
-    finished = results["points"]
-    runs, looked = [], False
-    for number, (name, point) in enumerate(zip(configs, points, strict=True), 1):
-        before = ", finished before" if name in finished else ""
-        if not before:
-            figure, mode = selection_of(configs[name], look=not looked)
-            looked = True
-            write_results(workdir, results)  # what the sweep is of, before anything is trained
-            print(f"[{number}/{len(points)}] {name}", flush=True)
-            result = train(configs[name], folder_of(workdir, name))
-            if figure not in result:
-                raise ValueError(
-                    f"{folder_of(workdir, name)} has no {figure} to choose by; give a labelled dev set and another"
-                    " --workdir"
-                )
-            about = {"point": point, "figure": figure, "mode": mode}
-            finished[name] = about | {"result": result, "environment": environment()}
-            write_results(workdir, results)
-        runs.append(finished[name])
-        reached = f"{runs[-1]['figure']} {value_of(runs[-1]):.4f}"
-        print(f"[{number}/{len(points)}] {name}: {reached} (best so far {value_of(best_of(runs)):.4f}{before})")
-    return f"{table(runs)}\n{hint(best_of(runs), workdir, str(config.task))}"
 
 
 def begin(workdir: str | Path, config: dict[str, Any]) -> dict[str, Any]:
@@ -166,45 +128,32 @@ def with_point(config: ConfigDict, point: Point) -> ConfigDict:
     return result
 
 
-def value_of(run: dict[str, Any]) -> float:
-    """The figure that selects."""
-    return float(run["result"][run["figure"]])
+def config_arguments(arguments: Sequence[str]) -> list[str]:
+    """Those of a command line that make the config: ``--config=...``, ``--config.field=value``, also in two words."""
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name = word.lstrip("-").split("=", 1)[0]
+        if word.startswith("-") and (name.startswith(("config.", "noconfig.")) or name == "config"):
+            found.append(word)
+            if "=" not in word and not name.startswith("noconfig."):
+                following = next(words, None)
+                found += [] if following is None else [following]
+    return found
 
 
-def best_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best run by the figure that selects; the first of equals."""
-    return (max if runs[0]["mode"] == "max" else min)(runs, key=value_of)
+def command_of(arguments: Sequence[str], point: Point, workdir: str | Path) -> list[str]:
+    """The training of a point as words of a command line, after the Python interpreter.
 
-
-def hint(run: dict[str, Any], workdir: str | Path, task: str) -> str:
-    """How to go on with the best run."""
-    program = "evaluate" if task == "pretraining" else "predict"
-    rest = "" if task == "pretraining" else " --input FILE --output FILE"
-    best = shlex.quote(str(folder_of(workdir, name_of(run["point"]))))
-    command = f"python -m experiments.{program} --workdir {best}{rest}"
-    return f"best run: {name_of(run['point'])}, {run['figure']} {value_of(run):.4f}\n{command}"
-
-
-def table(runs: list[dict[str, Any]]) -> str:
-    """A line for each setting but the seed, and which is best by its median."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        setting = {key: value for key, value in run["point"].items() if key != "seed"}
-        groups.setdefault(name_of(setting) or "all", []).append(run)
-    figure, mode = runs[0]["figure"], runs[0]["mode"]
-    better = max if mode == "max" else min
-    width = max(len(name) for name in (*groups, figure))
-    told = any("degenerate" in run["result"] for run in runs)
-    head = f"{figure:{width}}{'mean':>10}{'std':>10}{'median':>10}{'best':>10}{'n':>5}"
-    lines = [head + (f"{'degenerate':>12}" if told else "")]
-    medians = {}
-    for name, members in groups.items():
-        values = [value_of(run) for run in members]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        medians[name] = statistics.median(values)
-        row = (statistics.fmean(values), spread, medians[name], better(values))
-        degenerate = sum(bool(run["result"].get("degenerate", 0)) for run in members)
-        line = f"{name:{width}}" + "".join(f"{value:10.4f}" for value in row) + f"{len(values):5}"
-        lines.append(line + (f"{degenerate:12}" if told else ""))
-    best = better(medians, key=lambda name: medians[name])
-    return "\n".join([*lines, f"best by median: {best}"])
+    Raises:
+        ValueError: a value that no command line can give.
+    """
+    for name, value in point.items():
+        if not isinstance(value, (bool, int, float, str)):
+            raise ValueError(
+                f"the sweep sets {name} to a {type(value).__name__}, which no command line can; run it without --list"
+                " and --at_a_time"
+            )
+    own = [f"--config.{name}={value}" for name, value in point.items()]
+    folder = str(folder_of(workdir, name_of(point)))
+    return ["-m", "experiments.train", *arguments, *own, "--workdir", folder]

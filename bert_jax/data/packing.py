@@ -16,6 +16,7 @@ Every batch is a dictionary of arrays of static shape (r rows, t columns, m exam
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as List
 from dataclasses import dataclass, field
@@ -143,6 +144,17 @@ class Examples:
     def lengths(self) -> Int[np.ndarray, " n"]:
         """Tokens of each example, of all its sequences."""
         return np.diff(self.bounds[:: self.group])
+
+    def sha256(self) -> str:
+        """Of tokens and targets, but for those of tokens that are no integers: stored features."""
+        digest = hashlib.sha256()
+        tokens = {name: values for name, (values, _) in self.token_targets.items() if values.dtype.kind in "iu"}
+        arrays = {"ids": self.ids, "segment_ids": self.segment_ids, "bounds": self.bounds}
+        for name, values in (arrays | dict(self.targets) | tokens | dict(self.column_targets)).items():
+            digest.update(f"{name} {values.dtype} {values.shape}".encode())
+            if values.size:  # there is no buffer of nothing
+                digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
 
 
 def row_shape(examples: Examples, max_seq_length: int) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -96,11 +97,16 @@ def fine_tuning_task(
     def seeded(seed: int) -> Task:
         return replace(task, stream=partial(stream, seed))
 
+    def data_hash(max_seq_length: int) -> str:
+        hashes = [read(split, max_seq_length).examples.sha256() for split in ("train", eval_split)]
+        return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
     task = Task(
         name=name,
         model=config,
         tokenizer=tokenizer,
         seeded=seeded,
+        data_hash=data_hash,
         init=init,
         stream=partial(stream, seed),
         evaluation=evaluation,

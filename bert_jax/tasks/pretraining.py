@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.data.batches import PretrainingBatches, evaluation_batches
-from bert_jax.data.corpus import Corpus
+from bert_jax.data.corpus import Corpus, read_info
 from bert_jax.data.examples import ExampleSettings
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.model.bert import BertForPreTraining, check_batch
@@ -111,6 +111,7 @@ def pretraining(
         model=config,
         tokenizer=tokenizer,
         seeded=seeded,
+        data_hash=lambda _: read_info(corpus)["content_sha256"],
         init=lambda key: initial_parameters(module, key, log_unigram if unigram_bias else None),
         stream=partial(stream, seed),
         evaluation=partial(evaluation, seed),

@@ -89,6 +89,7 @@ class Task:
         model: the encoder's configuration.
         tokenizer: saved in the workdir, so that a checkpoint explains itself.
         seeded: the same task with another seed, which shares what was read.
+        data_hash: SHA-256 of the training and the held-out data, of sequences no longer than ``max_seq_length``.
         init: fresh parameters from a key; traceable.
         stream: training batches: ``(batch_size, max_seq_length, row_multiple)``.
         evaluation: a split: ``(split, batch_size, max_seq_length, row_multiple)``.
@@ -111,6 +112,7 @@ class Task:
     model: BertConfig
     tokenizer: Tokenizer
     seeded: Callable[[int], Task]
+    data_hash: Callable[[int], str]
     init: Callable[[Key[Array, ""]], Params]
     stream: Callable[[int, int, int], Stream]
     evaluation: Callable[[str, int, int, int], Evaluation]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +22,7 @@ from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.result import forget_result, write_result
 from bert_jax.training.settings import (
     Config,
     Phase,
@@ -115,9 +117,11 @@ def take_steps(
     program: Program, runs: Sequence[Run], phases: tuple[Phase, ...], stop: StopSignals, trace: Trace
 ) -> list[dict[str, float]]:
     """The loop: the steps that are left; of each run the last held-out evaluation."""
-    state, settings, phase = program.state, runs[0].settings, phases[-1]
+    state, settings, phase, began = program.state, runs[0].settings, phases[-1], time.monotonic()
     step = int(program.state_of(state, 0).step)
     results: list[dict[str, float]] = [{} for _ in runs]
+    for run in runs if any(spans(phases, step)) else ():
+        forget_result(run.log.workdir)
     for phase, last in spans(phases, step):
         with Prefetch(program.batches(phase), step, stop_step=last) as batches:
             for batch, tokens in batches:
@@ -140,10 +144,14 @@ def take_steps(
                         run.checkpoints.wait()
                     runs[0].log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
                     raise SystemExit(128 + stop.received)
-    return [
+    results = [
         result or run.evaluate(run, program.state_of(state, number).params, phase)[0]
         for number, (run, result) in enumerate(zip(runs, results, strict=True))
     ]
+    seconds, data = (time.monotonic() - began) / len(runs), runs[0].task.data_hash(phase.max_seq_length)
+    for run, result in zip(runs, results, strict=True):
+        write_result(run.log.workdir, step, result, data, seconds)
+    return results
 
 
 def evaluate_all(

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 import bert_jax
+from bert_jax.data.object_cache import local_output
 from bert_jax.data.object_store import Store
 from bert_jax.data.wordpiece import WordPiece
+from bert_jax.data.writing import write_json
 from bert_jax.model.config import BertConfig
+from bert_jax.training.result import FILE as RESULT
+from bert_jax.training.workdir import environment
 from configs import classify, pretrain
-from experiments.sweep_points import Point, begin, common, hint, points_of, run_points, table, with_point
+from experiments.sweep_points import Point, begin, command_of, common, config_arguments, points_of, with_point
+from experiments.sweep_runs import run_points
+from experiments.sweep_table import hint, table
 from tests.shaky_store import clean_stores  # noqa: F401  (a fixture)
 
 RATES, SEEDS = (5e-5, 2e-5), (0, 1)
@@ -42,6 +48,22 @@ def config(tmp_path: Path) -> Any:
     return config.lock()
 
 
+def finish(workdir: str | Path, config: Any, result: dict[str, float]) -> dict[str, float]:
+    """What a run leaves at its end."""
+    about = {
+        "step": 3,
+        "result": result,
+        "environment": environment() | {"code": "c0ffee"},
+        "data": "d",
+        "seconds": 1.5,
+    }
+    for name, content in ((RESULT, about), ("config.json", json.loads(config.to_json()))):
+        with local_output(f"{workdir}/{name}") as path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, content)
+    return result
+
+
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
     """(learning rate, seed) of every run that was asked for; none is trained."""
@@ -50,7 +72,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
     def fake(config: Any, workdir: Path) -> dict[str, float]:
         runs.append((config.optimizer.learning_rate, config.seed))
         score = SCORES[workdir.name.removeprefix("learning_rate=")]
-        return {"score": score, "degenerate": float(runs[-1] == (2e-5, 1))}
+        return finish(workdir, config, {"score": score, "degenerate": float(runs[-1] == (2e-5, 1))})
 
     monkeypatch.setattr(bert_jax, "train", fake)
     return runs
@@ -71,17 +93,18 @@ def test_every_point_once_and_the_table(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "[1/4] learning_rate=5e-05,seed=0",
-        "[1/4] learning_rate=5e-05,seed=0: score 0.6000 (best so far 0.6000)",
+        "[1/4] learning_rate=5e-05,seed=0: score 0.6000 (best so far 0.6000); about 00:00 left",
     ]
     assert lines[-1] == "[4/4] learning_rate=2e-05,seed=1: score 0.6000 (best so far 0.9000)"
 
     assert run_points(config, POINTS, workdir) == said and len(trained) == 4  # all are finished
-    assert capsys.readouterr().out.splitlines()[0].endswith("score 0.6000 (best so far 0.6000, finished before)")
+    assert capsys.readouterr().out.splitlines()[0].endswith("score 0.6000 (best so far 0.9000), finished before")
     kept = json.loads((workdir / "sweep.json").read_text())
     assert kept["config"]["batch_size"] == 32 and "seed" not in kept["config"]
     assert kept["config"]["optimizer"] == {"weight_decay": 0.01, "bias_correction": False}
     for run in kept["points"].values():
         assert run["environment"]["cpu_cores"] and "jax" in run["environment"]["packages"]
+        assert run["environment"]["code"] == "c0ffee" and (run["data"], run["seconds"]) == ("d", 1.5)
 
 
 def test_a_sweep_at_a_url(config: Any, clean_stores: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
@@ -89,7 +112,7 @@ def test_a_sweep_at_a_url(config: Any, clean_stores: None, monkeypatch: pytest.M
 
     def fake(config: Any, workdir: str) -> dict[str, float]:
         trained.append(workdir)
-        return {"score": 0.5}
+        return finish(workdir, config, {"score": 0.5})
 
     monkeypatch.setattr(bert_jax, "train", fake)
     said = run_points(config, POINTS, "memory://b/grid")
@@ -157,7 +180,7 @@ def test_without_a_dev_set_nothing_is_trained(config: Any, trained: list[tuple[f
 
 
 def test_a_result_without_the_figure_is_not_kept(config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bert_jax, "train", lambda config, workdir: {})
+    monkeypatch.setattr(bert_jax, "train", lambda config, workdir: finish(workdir, config, {}))
     with pytest.raises(
         ValueError, match=r"learning_rate=5e-05,seed=0 has no score to choose by; give a labelled dev set"
     ):
@@ -210,3 +233,55 @@ def test_paths_are_absolute_in_what_is_kept() -> None:
     config.corpus = "corpora/mine"
     assert common(config, [{"model.hidden_size": 64}])["corpus"] == str(Path("corpora/mine").absolute())
     assert "hidden_size" not in common(config, [{"model.hidden_size": 64}])["model"]
+
+
+def test_points_trained_together(config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks: list[int] = []
+
+    def fake(configs: list[Any], workdirs: list[Path]) -> list[dict[str, float]]:
+        chunks.append(len(configs))
+        scores = (SCORES[path.name.removeprefix("learning_rate=")] for path in workdirs)
+        return [
+            finish(path, config, {"score": score, "degenerate": float(score == 0.6 and config.seed == 1)})
+            for config, path, score in zip(configs, workdirs, scores, strict=True)
+        ]
+
+    monkeypatch.setattr(bert_jax, "train_grid", fake)
+    monkeypatch.setattr(bert_jax, "train", lambda config, workdir: fake([config], [workdir])[0])
+    assert TABLE in run_points(config, POINTS, tmp_path / "grid", together=3)
+    assert chunks == [3, 1]
+    with pytest.raises(ValueError, match="together=2 and at_a_time=2: both at least 1, and one of them 1"):
+        run_points(config, POINTS, tmp_path / "grid", together=2, at_a_time=2)
+
+
+def test_runs_that_other_machines_finished_are_taken_over(
+    config: Any, trained: list[tuple[float, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after ``--list``."""
+    for point in POINTS[:2]:
+        name = f"learning_rate={point['optimizer.learning_rate']},seed={point['seed']}"
+        result = {"score": SCORES[name.removeprefix("learning_rate=")], "degenerate": 0.0}
+        finish(tmp_path / "grid" / name, with_point(config, point), result)
+    assert TABLE in run_points(config, POINTS, tmp_path / "grid")
+    assert trained == [(2e-5, 0), (2e-5, 1)]
+    assert capsys.readouterr().out.splitlines()[1].endswith("0.7000 (best so far 0.7000), finished by itself")
+    other = with_point(config, POINTS[0] | {"batch_size": 8})
+    finish(tmp_path / "other" / "learning_rate=5e-05,seed=0", other, {"score": 1.0})
+    with pytest.raises(ValueError, match=r"seed=0 holds a run of another config \(batch_size: 8 -> 32\); give another"):
+        run_points(config, POINTS, tmp_path / "other")
+
+
+def test_commands() -> None:
+    given = (
+        "--config configs/glue.py:task=rte --config.init_from=my run --workdir w --config.seed 3 --noconfig.x --list"
+    )
+    words = given.replace("my run", "my_run").split()
+    arguments = config_arguments(words)
+    assert arguments == ["--config", words[1], words[2], "--config.seed", "3", "--noconfig.x"]
+    assert command_of(arguments[:3], POINTS[1], "runs/my grid") == [
+        *("-m", "experiments.train", "--config", "configs/glue.py:task=rte", "--config.init_from=my_run"),
+        *("--config.optimizer.learning_rate=5e-05", "--config.seed=1"),
+        *("--workdir", "runs/my grid/learning_rate=5e-05,seed=1"),
+    ]
+    with pytest.raises(ValueError, match=r"the sweep sets data\.train to a tuple, which no command line can; run it"):
+        command_of([], {"data.train": ("a", "b")}, "w")

@@ -1,0 +1,169 @@
+"""A sweep under way: what is finished, what is run next and how, and ``sweep.json`` after every point."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from tqdm import tqdm
+
+from bert_jax.data.object_store import Store, is_url
+from experiments.sweep_points import (
+    Point,
+    begin,
+    command_of,
+    common,
+    folder_of,
+    name_of,
+    selection_of,
+    with_point,
+    write_results,
+)
+from experiments.sweep_processes import run_at_a_time
+from experiments.sweep_table import Result, best_of, hint, table, value_of
+
+
+def run_points(
+    config: ConfigDict,
+    points: Sequence[Point],
+    workdir: str | Path,
+    *,
+    together: int = 1,
+    at_a_time: int = 1,
+    arguments: Sequence[str] = (),
+) -> str:
+    """Trains the points that ``workdir`` has no result of; the table of all.
+
+    Args:
+        together: so many are trained as one program, where their shapes allow.
+        at_a_time: so many processes at once, each with its share of the devices.
+        arguments: the words of a command line that make the config, for these processes.
+
+    Raises:
+        ValueError: the workdir holds a sweep or a run of another config, a point has a field that the config has not,
+            there is nothing to choose by, or a process failed.
+    """
+    if together < 1 or at_a_time < 1 or (together > 1 and at_a_time > 1):
+        raise ValueError(f"together={together} and at_a_time={at_a_time}: both at least 1, and one of them 1")
+    sweep = Sweep(config, points, workdir)
+    waiting = sweep.take_over()
+    if waiting:
+        sweep.check(waiting[0])
+        write_results(workdir, sweep.results)  # what the sweep is of, before anything is trained
+    if at_a_time > 1:
+        commands = {name: command_of(arguments, sweep.points[name], workdir) for name in waiting}
+        run_at_a_time(commands, workdir, at_a_time, sweep.figure, sweep.record)
+    else:
+        sweep.run_in_order(waiting, together)
+    runs = [sweep.finished[name] for name in sweep.points]
+    return f"{table(runs)}\n{hint(best_of(runs), workdir, str(config.task))}"
+
+
+class Sweep:
+    """The points by their names, and the results of those that are finished."""
+
+    def __init__(self, config: ConfigDict, points: Sequence[Point], workdir: str | Path) -> None:
+        self.workdir = workdir
+        self.points = {name_of(point): point for point in points}
+        self.configs = {name: with_point(config, point) for name, point in self.points.items()}
+        self.results = begin(workdir, common(config, list(points)))
+        self.finished: dict[str, Result] = self.results["points"]
+        self.figure, self.mode = "", ""
+
+    def take_over(self) -> list[str]:
+        """Which points are still to be run; what was finished by commands of ``--list`` is taken into the results.
+
+        Raises:
+            ValueError: a finished run has another config than its point.
+        """
+        from bert_jax.training.result import read_result
+
+        waiting = []
+        for name in self.points:
+            before = name in self.finished
+            if not before and (found := read_result(folder_of(self.workdir, name))):
+                self._check_config(name)
+                self._keep(name, found)
+            if name in self.finished:
+                self._say(name, ", finished before" if before else ", finished by itself")
+            else:
+                waiting.append(name)
+        return waiting
+
+    def check(self, name: str) -> None:
+        """ValueError: there is nothing to choose by."""
+        self.figure, self.mode = selection_of(self.configs[name], look=True)
+
+    def run_in_order(self, waiting: Sequence[str], together: int) -> None:
+        """Trains one after another, or so many together."""
+        from bert_jax import train, train_grid
+
+        started = time.monotonic()
+        for first in range(0, len(waiting), together):
+            names = waiting[first : first + together]
+            for name in names:
+                print(f"{self._place(name)} {name}", flush=True)
+            folders = [folder_of(self.workdir, name) for name in names]
+            if len(names) > 1:
+                train_grid([self.configs[name] for name in names], folders)
+            else:
+                train(self.configs[names[0]], folders[0])
+            done = first + len(names)
+            seconds = (time.monotonic() - started) / done * (len(waiting) - done)
+            left = f"; about {tqdm.format_interval(seconds)} left" if seconds else ""
+            for name in names:
+                self.record(name, left if name == names[-1] else "")
+
+    def record(self, name: str, more: str = "") -> float:
+        """Takes a finished run's result into ``sweep.json``, and says it; the figure that selects.
+
+        Raises:
+            ValueError: it has none.
+        """
+        from bert_jax.training.result import read_result
+
+        folder = folder_of(self.workdir, name)
+        found = read_result(folder)
+        if found is None:
+            raise ValueError(f"{folder} has no result; start the sweep again")
+        self._keep(name, found)
+        self._say(name, more)
+        return value_of(self.finished[name])
+
+    def _keep(self, name: str, found: dict[str, Any]) -> None:
+        if not self.figure:
+            self.figure, self.mode = selection_of(self.configs[name], look=False)
+        if self.figure not in found["result"]:
+            raise ValueError(
+                f"{folder_of(self.workdir, name)} has no {self.figure} to choose by; give a labelled dev set and"
+                " another --workdir"
+            )
+        about = {"point": self.points[name], "figure": self.figure, "mode": self.mode}
+        self.finished[name] = about | {key: value for key, value in found.items() if key != "step"}
+        write_results(self.workdir, self.results)
+
+    def _say(self, name: str, more: str) -> None:
+        run, runs = self.finished[name], [self.finished[one] for one in self.points if one in self.finished]
+        best = f"best so far {value_of(best_of(runs)):.4f}"
+        print(f"{self._place(name)} {name}: {run['figure']} {value_of(run):.4f} ({best}){more}", flush=True)
+
+    def _place(self, name: str) -> str:
+        return f"[{list(self.points).index(name) + 1}/{len(self.points)}]"
+
+    def _check_config(self, name: str) -> None:
+        from bert_jax.training.settings import differences, plain
+        from bert_jax.training.workdir import absolute_paths
+
+        folder = folder_of(self.workdir, name)
+        path = Path(folder) / "config.json"
+        content = Store(str(folder)).read(path.name) if is_url(folder) else path.read_bytes()
+        kept, wanted = json.loads(content or b"{}"), json.loads(json.dumps(plain(self.configs[name])))
+        wanted |= absolute_paths(wanted)
+        kept["labels"] = wanted.get("labels")  # found in the data
+        wanted.setdefault("labels", None)
+        if changes := differences(kept, wanted):
+            raise ValueError(f"{folder} holds a run of another config ({changes[0]}); give another --workdir")
