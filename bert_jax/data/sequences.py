@@ -1,4 +1,7 @@
-"""One or two token lists as a BERT input: [CLS] A [SEP] or [CLS] A [SEP] B [SEP]."""
+"""One or two token lists as a BERT input: [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
+
+Where the tokenizer has RoBERTa's layout, two [SEP] stand between A and B.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.data.batches import SpecialTokens
+from bert_jax.data.tokenizer import Tokenizer
 
 
 class Sequence(NamedTuple):
@@ -24,10 +28,11 @@ def single(a: List[int], tokenizer: SpecialTokens) -> Sequence:
     return Sequence(ids, np.zeros(len(ids), np.int32))
 
 
-def pair(a: List[int], b: List[int], tokenizer: SpecialTokens) -> Sequence:
+def pair(a: List[int], b: List[int], tokenizer: Tokenizer) -> Sequence:
     """[CLS] A [SEP] B [SEP]."""
-    ids = np.asarray([tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id], np.int32)
-    return Sequence(ids, (np.arange(len(ids)) >= len(a) + 2).astype(np.int32))
+    separators = [tokenizer.sep_id] * tokenizer.pair_separators
+    ids = np.asarray([tokenizer.cls_id, *a, *separators, *b, tokenizer.sep_id], np.int32)
+    return Sequence(ids, (np.arange(len(ids)) > len(a) + len(separators)).astype(np.int32))
 
 
 def truncate_pair(a: List[int], b: List[int], most: int) -> tuple[List[int], List[int]]:
