@@ -61,8 +61,8 @@ class Phase:
 class TrainSettings:
     """The fields of a training config that belong to no task. ``batch_size`` is global; a step is one update.
 
-    Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. After the warm-up the rate falls to 0,
-    with the ``schedule`` "linear" over the whole run, with "warmup_stable_decay" over the last ``decay_ratio`` of it.
+    Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. After the warm-up the rate falls
+    to 0: by the ``schedule`` "linear" over the whole run, by "warmup_stable_decay" over its last ``decay_ratio``.
     ``init_from`` is a directory whose parameters the run begins with, ``right_to_left_from`` one for the second encoder
     of a concatenated model; a checkpoint in the workdir always comes first. ``skip_nonfinite`` leaves out, and counts,
     steps whose gradient is not finite, which otherwise stop the run.
