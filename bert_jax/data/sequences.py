@@ -6,13 +6,20 @@ Where the tokenizer has RoBERTa's layout, two [SEP] stand between A and B.
 from __future__ import annotations
 
 from collections.abc import Sequence as List
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from bert_jax.data.batches import SpecialTokens
-from bert_jax.data.tokenizer import Tokenizer
+
+
+@runtime_checkable
+class PairTokens(SpecialTokens, Protocol):
+    """The part of a tokenizer that a pair needs."""
+
+    @property
+    def pair_separators(self) -> int: ...
 
 
 class Sequence(NamedTuple):
@@ -28,7 +35,7 @@ def single(a: List[int], tokenizer: SpecialTokens) -> Sequence:
     return Sequence(ids, np.zeros(len(ids), np.int32))
 
 
-def pair(a: List[int], b: List[int], tokenizer: Tokenizer) -> Sequence:
+def pair(a: List[int], b: List[int], tokenizer: PairTokens) -> Sequence:
     """[CLS] A [SEP] B [SEP]."""
     separators = [tokenizer.sep_id] * tokenizer.pair_separators
     ids = np.asarray([tokenizer.cls_id, *a, *separators, *b, tokenizer.sep_id], np.int32)
