@@ -112,7 +112,8 @@ class ByteBPE(Tokenizer):
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
         library = self._libraries[self.add_prefix_space and not joined]
         found = library.encode(without_surrogates(text), add_special_tokens=False)
-        return Encoding(found.ids, found.tokens, [_without_spaces(text, *span) for span in found.offsets])
+        spans = [_span(text, token, *offsets) for token, offsets in zip(found.tokens, found.offsets, strict=True)]
+        return Encoding(found.ids, found.tokens, spans)
 
     def _parts(self, text: str, special_tokens: bool) -> Iterator[tuple[str, int, int | None]]:
         """As RoBERTa has it, white space before [MASK] is the mask's."""
@@ -238,8 +239,10 @@ def _library(model: models.BPE, spaced: bool) -> tokenizers.Tokenizer:
     return library
 
 
-def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+def _span(text: str, piece: str, start: int, end: int) -> tuple[int, int]:
     """The span of a piece without the spaces at its ends; of a piece of spaces, where they end."""
+    if piece == _WHITE_SPACE[0] and text[start] != " ":  # the space that was put in front
+        return start, start
     while start < end and text[start] == " ":
         start += 1
     while start < end and text[end - 1] == " ":
