@@ -114,10 +114,11 @@ def _encode_all(args: argparse.Namespace) -> EncodeAll | None:
 
 
 def _learn(args: argparse.Namespace, reading: Reading) -> Tokenizer:
-    from bert_jax.data.vocabulary import learn_sentencepiece, learn_wordpiece
+    from bert_jax.data.vocabulary import learn_byte_bpe, learn_sentencepiece, learn_wordpiece
 
     print(f"learning a {args.tokenizer_kind} vocabulary of {args.vocab_size:,} pieces", file=sys.stderr)
-    learn = learn_sentencepiece if args.tokenizer_kind == "sentencepiece" else learn_wordpiece
+    learners = {"wordpiece": learn_wordpiece, "sentencepiece": learn_sentencepiece, "byte_bpe": learn_byte_bpe}
+    learn = learners[args.tokenizer_kind]
     texts = sample_texts(args.input, reading, args.held_out)
     return learn(texts, args.vocab_size, lowercase=bool(args.lowercase))
 
@@ -137,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", required=True, metavar="DIR", help="the corpus directory to make, or its URL")
     add("--tokenizer", metavar="PATH", help="tokenizer directory, vocab.txt or x.model; default: learn one")
     add("--vocab_size", type=int, default=30522, help="pieces to learn without --tokenizer (default %(default)s)")
-    add("--tokenizer_kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="what to learn")
+    kinds = ("wordpiece", "sentencepiece", "byte_bpe")
+    add("--tokenizer_kind", choices=kinds, default="wordpiece", help="what to learn (byte_bpe: RoBERTa's)")
     add(
         "--lowercase",
         action=argparse.BooleanOptionalAction,

@@ -6,18 +6,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from bert_jax.data.corpus_builder import build
+from bert_jax.data.documents import Reading
+from bert_jax.data.tokenizer import Tokenizer
+from bert_jax.data.vocabulary import learn_byte_bpe, learn_sentencepiece, learn_wordpiece
 from bert_jax.data.wordpiece import WordPiece
 from bert_jax.model.config import BertConfig, released_sizes
-from bert_jax.training.settings import plan, read_config
-from configs import features, korean, ner, pretrain, quickstart
+from bert_jax.training.metric_log import read_metrics
+from bert_jax.training.settings import learning_rate_fraction, plan, read_config
+from bert_jax.training.train import train
+from configs import albert, features, korean, modern, ner, pretrain, quickstart
 
 ROOT = Path(__file__).parents[1]
 FINE_TUNING = ("classify", "features", "glue", "korean", "ner", "squad", "swag")
-RECIPES = ("pretrain", *FINE_TUNING)
+# Recipes of pre-training -> the vocabulary that their docstrings learn.
+PRETRAINING = {"pretrain": "wordpiece", "roberta": "byte_bpe", "albert": "sentencepiece", "one_day": "wordpiece"}
+PRETRAINING |= {"modern": "wordpiece", "kobert": "sentencepiece"}
+RECIPES = (*PRETRAINING, *FINE_TUNING)
 
 
 def accepted(config: ConfigDict, corpus: Path) -> Any:
@@ -51,6 +62,78 @@ def test_pretrain_choices_are_accepted(choices: str, tiny_corpus: Path) -> None:
     settings, task = accepted(pretrain.get_config(choices), tiny_corpus)
     phases = plan(settings, task)
     assert sum(phase.train_steps for phase in phases) == (8601 if "lamb" in choices else 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "steps"),
+    [
+        *(("roberta", f"size={size}", 500_000) for size in ("base", "large", "tiny")),
+        *(("albert", f"size={size}", 125_000) for size in albert.SIZES),
+        ("one_day", "size=base", 37_000),
+        ("modern", "size=base", 70_000),
+        ("kobert", "size=base", 150_000),
+    ],
+)
+def test_successors_are_accepted(name: str, choices: str, steps: int, tiny_corpus: Path) -> None:
+    settings, task = accepted(import_module(f"configs.{name}").get_config(choices), tiny_corpus)
+    phases = plan(settings, task)
+    assert sum(phase.train_steps for phase in phases) == steps
+    rates = [float(learning_rate_fraction(jnp.int32(steps * i // 20), settings, phases)) for i in range(21)]
+    assert max(rates) > 0.9 and rates[0] == rates[-1] == 0
+    assert (settings.optimizer.name == "lamb") == (task.model.num_groups == 1) == (name == "albert")
+
+
+def test_the_decay_of_modern_is_its_second_phase(tiny_corpus: Path) -> None:
+    settings, task = accepted(modern.get_config(), tiny_corpus)
+    phases = plan(settings, task)
+    short, long = phases
+    assert short.batch_size * short.max_seq_length == long.batch_size * long.max_seq_length
+    rates = [float(learning_rate_fraction(jnp.int32(s), settings, phases)) for s in (10_000, 63_000, 66_500)]
+    np.testing.assert_allclose(rates, [1, 1, 0.5], atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def text_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of the same documents by each kind of vocabulary."""
+    rng = np.random.default_rng(0)
+    words = np.asarray(["the", "cat", "sat", "on", "a", "mat", "there", "한국어", "문장도", "있다", "don't", "bark."])
+    texts = [
+        (str(number), "\n".join(" ".join(rng.choice(words, 12)) for _ in range(rng.integers(2, 9))))
+        for number in range(200)
+    ]
+    everything = [text for _, text in texts]
+    tokenizers: dict[str, Tokenizer] = {
+        "wordpiece": learn_wordpiece(everything, 80, lowercase=False),
+        "sentencepiece": learn_sentencepiece(everything, 60),
+        "byte_bpe": learn_byte_bpe(everything, 300),
+    }
+    directory = tmp_path_factory.mktemp("corpora")
+    for kind, tokenizer in tokenizers.items():
+        build(texts, tokenizer, directory / kind, held_out=0.1, workers=1, progress=False, reading=Reading("lines"))
+    return directory
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_every_recipe_of_pretraining_trains(name: str, text_corpora: Path, tmp_path: Path) -> None:
+    """Some steps of each phase, of a tiny model."""
+    config = import_module(f"configs.{name}").get_config("size=base")
+    config.lock()
+    config.corpus = str(text_corpora / PRETRAINING[name])
+    config.model.update({"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32})
+    config.update({"batch_size": 16, "max_seq_length": 32, "accumulation_steps": 2, "eval_examples": 16})
+    lengths = [32, 64][: len(config.phases) or 1]
+    if config.phases:
+        config.phases = tuple({"train_steps": 2, "max_seq_length": length, "batch_size": 16} for length in lengths)
+    else:
+        config.train_steps = 2
+    config.update({"log_every_steps": 1, "mesh": {"data": 1}})
+    if config.warmup_steps:
+        config.warmup_steps = 1
+    result = train(config, tmp_path)
+    losses = [line["mlm_loss"] for line in read_metrics(tmp_path) if "loss" in line]
+    assert len(losses) == 2 * len(lengths) and np.isfinite(losses).all() and np.isfinite(result["mlm_loss"])
+    assert ("nsp_loss" in result) == (name in ("pretrain", "albert", "kobert"))
 
 
 def has_field(config: Any, name: str) -> bool:
@@ -222,6 +305,9 @@ def test_korean_from_scratch(files: Path) -> None:
         ("ner", "wnut17", "ner.py has no choice 'wnut17'; it has data, context"),
         ("features", "last", "features.py has no choice 'last'; it has features, data, context"),
         ("features", "features=first", "features.py has no features='first'; take concat_last_four, embeddings"),
+        *((name, "seq=128", rf"{name}.py has no choice 'seq'; it has size") for name in list(PRETRAINING)[1:]),
+        ("albert", "size=tiny", "albert.py has no size='tiny'; take base, large, xlarge or xxlarge"),
+        ("roberta", "size=huge", "malformed size"),
         ("pretrain", "large", "pretrain.py has no choice 'large'; it has size, seq"),
         ("pretrain", "objective=clm", "pretrain.py has no objective='clm'; take mlm_nsp, mlm_sop, mlm, ltr or rtl"),
     ],

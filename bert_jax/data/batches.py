@@ -152,14 +152,16 @@ def assemble(
     has_b = settings.pairs != "single"
     column = np.arange(settings.max_seq_length)
     a_end = (1 + instances.a_length)[:, None]  # column of the first [SEP]
-    end = a_end + 1 + (instances.b_length + 1)[:, None] if has_b else a_end + 1
+    b_first = a_end + (settings.separators if has_b else 1)
+    end = b_first + (instances.b_length + 1)[:, None] if has_b else b_first
     used = column < end
-    in_b = column > a_end
-    source = column + np.where(in_b, instances.b_start[:, None] - a_end - 1, instances.a_start[:, None] - 1)
+    in_b = column >= b_first
+    source = column + np.where(in_b, instances.b_start[:, None] - b_first, instances.a_start[:, None] - 1)
     # Columns without a token of the text read any token: it is overwritten below.
     input_ids = np.take(tokens, source, mode="clip").astype(np.int32)
     input_ids[:, 0] = tokenizer.cls_id
-    np.put_along_axis(input_ids, a_end, np.int32(tokenizer.sep_id), axis=1)
+    for separator in range(settings.separators if has_b else 1):
+        np.put_along_axis(input_ids, a_end + separator, np.int32(tokenizer.sep_id), axis=1)
     np.put_along_axis(input_ids, end - 1, np.int32(tokenizer.sep_id), axis=1)
     input_ids[~used] = tokenizer.pad_id
     size = len(instances.labels)

@@ -174,6 +174,11 @@ def _rebuild(lowercase: bool, strip_accents: bool, split_cjk: bool) -> BasicRule
     return BasicRules(lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk)
 
 
+def without_surrogates(text: str) -> str:
+    """Lone surrogates, which UTF-8 cannot carry, as U+FFFD: an unknown character of the same length."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def lower_aligned(chars: list[_Char]) -> list[_Char]:
     """Lower-cases the whole, for a final sigma looks at its neighbours; no other character does."""
     lowered = iter("".join(char for char, _, _ in chars).lower())

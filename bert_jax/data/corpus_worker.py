@@ -89,7 +89,7 @@ class UnitEncoder:
 
     def _encode(self, documents: Documents) -> tuple[Arrays, Bool[np.ndarray, " documents"]]:
         """Tokenise; sentences without tokens and documents without sentences are dropped (False) and counted."""
-        ids, lengths = self.tokenizer.encode_batch(documents.sentences)
+        ids, lengths = self.tokenizer.encode_words(documents.sentences)
         owners = np.repeat(np.arange(len(documents.lengths)), documents.lengths)
         kept = lengths > 0
         if not kept.all():

@@ -45,17 +45,20 @@ class ExampleSettings:
       text makes fewer rows. A segment may then span documents; a pair split exactly between two documents has
       label 1 under "nsp" (it is not a continuation) and a meaningless order under "sop"; and the target
       length is drawn for each chunk instead of each document, so that a tenth of the rows is short.
+    separators: [SEP] between A and B, see `Tokenizer.pair_separators`.
     """
 
     max_seq_length: int = 128
     pairs: str = "nsp"
     short_seq_prob: float = 0.1
     fill: str = "document"
+    separators: int = 1
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 5:
+        least = 4 + self.separators
+        if self.max_seq_length < least:
             raise ValueError(
-                f"max_seq_length is {self.max_seq_length}; a pair with [CLS] and two [SEP] needs at least 5"
+                f"max_seq_length is {self.max_seq_length}; a pair with its [CLS] and [SEP] needs at least {least}"
             )
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob is {self.short_seq_prob}; it is a probability, from 0 to 1")
@@ -67,7 +70,7 @@ class ExampleSettings:
     @property
     def max_num_tokens(self) -> int:
         """Tokens of A and B together, without [CLS] and [SEP]."""
-        return self.max_seq_length - (2 if self.pairs == "single" else 3)
+        return self.max_seq_length - (2 if self.pairs == "single" else 2 + self.separators)
 
 
 @runtime_checkable

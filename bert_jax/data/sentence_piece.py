@@ -4,10 +4,10 @@ The library is always asked for whole texts: it breaks ties ("0" "00" or "00" "0
 so that only so are the ids those of the model's other users.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,11 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Bool, Int
 
-from bert_jax.data.characters import lower_aligned
+from bert_jax.data.characters import lower_aligned, without_surrogates
 from bert_jax.data.sentence_piece_model import CONTROL, UNKNOWN, parse_model
-from bert_jax.data.tokenizer import DECOMPOSED, Encoding, Tokenizer
+from bert_jax.data.tokenizer import DECOMPOSED, SPECIAL_NAMES, Encoding, Tokenizer, find_specials
 
 MODEL_FILE = "spiece.model"
-# BERT's name -> how models write it. KoBERT has BERT's own names, ALBERT <pad>, XLNet <cls> and <sep>.
-SPECIAL_NAMES = {
-    "[PAD]": ("[PAD]", "<pad>"),
-    "[CLS]": ("[CLS]", "<cls>", "<s>"),
-    "[SEP]": ("[SEP]", "<sep>", "</s>"),
-    "[MASK]": ("[MASK]", "<mask>"),
-}
 _SPACE = "▁"
 _Char = tuple[str, int, int]
 
@@ -68,7 +61,7 @@ class SentencePiece(Tokenizer):
             i for i, piece in enumerate(self.pieces) if _ends_in_digit_comma(piece) or proto.pieces[i].type == UNKNOWN
         }
         self._comma_ids = commas if self.preprocessing.split_digit_comma else set()
-        self._special_tokens = _find_specials(self.pieces, proto)
+        self._special_tokens = _specials(self.pieces, proto)
         # Special pieces become control pieces, which no text gives; in files they may be user-defined.
         for name, i in self._special_tokens.items():
             if name != "[UNK]":
@@ -80,6 +73,10 @@ class SentencePiece(Tokenizer):
     @property
     def special_tokens(self) -> dict[str, int]:
         return self._special_tokens
+
+    def continuing_ids(self, word: str) -> list[int]:
+        i = self._ids.get(word)
+        return [] if i is None else [i]
 
     def decode(self, ids: Sequence[int]) -> str:
         parts: list[str] = []
@@ -115,11 +112,15 @@ class SentencePiece(Tokenizer):
         lengths = np.fromiter(map(len, found), np.int64, len(found))
         return np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum())), lengths
 
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {piece: i for i, piece in enumerate(self.pieces)}
+
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
         return self._pieces(text, self._joined if joined else self._processor)
 
     def _pieces(self, text: str, processor: sentencepiece.SentencePieceProcessor) -> Encoding:
-        chars = self._prepare(_without_surrogates(text))
+        chars = self._prepare(without_surrogates(text))
         prepared = "".join(char for char, _, _ in chars)
         found = processor.encode(prepared, return_type="offset_mapping")
         encoding = Encoding()
@@ -162,7 +163,7 @@ class SentencePiece(Tokenizer):
         """The text after preprocessing, alone."""
         options = self.preprocessing
         if not text.isascii():
-            return "".join(char for char, _, _ in self._prepare(_without_surrogates(text)))
+            return "".join(char for char, _, _ in self._prepare(without_surrogates(text)))
         if options.remove_space:
             text = " ".join(text.split())
         if options.convert_quotes:
@@ -197,18 +198,13 @@ def from_file(path: Path, config: dict[str, Any]) -> SentencePiece:
         raise ValueError(f"{path} is not a SentencePiece model: give the .model file ({error})") from None
 
 
-def _find_specials(pieces: list[str], proto: Any) -> dict[str, int]:
+def _specials(pieces: list[str], proto: Any) -> dict[str, int]:
+    """By their names, but [UNK], which has a type of its own."""
     ids = {piece: i for i, piece in reversed(list(enumerate(pieces)))}
-    found = {"[UNK]": next(i for i, piece in enumerate(proto.pieces) if piece.type == UNKNOWN)}
-    for name, written in SPECIAL_NAMES.items():
-        present = [ids[w] for w in written if w in ids]
-        if not present:
-            raise ValueError(
-                f"the model has no piece for {name} (looked for {', '.join(written)}): train it with "
-                f"control_symbols=[CLS],[SEP],[MASK] and pad_piece=[PAD], or use learn_sentencepiece"
-            )
-        found[name] = present[0]
-    return found
+    unknown = next(i for i, piece in enumerate(proto.pieces) if piece.type == UNKNOWN)
+    names = {name: written for name, written in SPECIAL_NAMES.items() if name != "[UNK]"}
+    remedy = "train it with control_symbols=[CLS],[SEP],[MASK] and pad_piece=[PAD], or use learn_sentencepiece"
+    return {"[UNK]": unknown} | find_specials(ids, names, remedy)
 
 
 def _ends_in_digit_comma(piece: str) -> bool:
@@ -255,8 +251,3 @@ def _convert_quotes(chars: list[_Char]) -> list[_Char]:
         kept.append(('"', chars[i][1], chars[i + 1][2]) if double else chars[i])
         i += 1 + double
     return kept
-
-
-def _without_surrogates(text: str) -> str:
-    """Lone surrogates, which UTF-8 cannot carry, as U+FFFD: an unknown character of the same length."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -1,14 +1,25 @@
-"""One or two token lists as a BERT input: [CLS] A [SEP] or [CLS] A [SEP] B [SEP]."""
+"""One or two token lists as a BERT input: [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
+
+Where the tokenizer has RoBERTa's layout, two [SEP] stand between A and B.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as List
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from bert_jax.data.batches import SpecialTokens
+
+
+@runtime_checkable
+class PairTokens(SpecialTokens, Protocol):
+    """The part of a tokenizer that a pair needs."""
+
+    @property
+    def pair_separators(self) -> int: ...
 
 
 class Sequence(NamedTuple):
@@ -24,10 +35,11 @@ def single(a: List[int], tokenizer: SpecialTokens) -> Sequence:
     return Sequence(ids, np.zeros(len(ids), np.int32))
 
 
-def pair(a: List[int], b: List[int], tokenizer: SpecialTokens) -> Sequence:
+def pair(a: List[int], b: List[int], tokenizer: PairTokens) -> Sequence:
     """[CLS] A [SEP] B [SEP]."""
-    ids = np.asarray([tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id], np.int32)
-    return Sequence(ids, (np.arange(len(ids)) >= len(a) + 2).astype(np.int32))
+    separators = [tokenizer.sep_id] * tokenizer.pair_separators
+    ids = np.asarray([tokenizer.cls_id, *a, *separators, *b, tokenizer.sep_id], np.int32)
+    return Sequence(ids, (np.arange(len(ids)) > len(a) + len(separators)).astype(np.int32))
 
 
 def truncate_pair(a: List[int], b: List[int], most: int) -> tuple[List[int], List[int]]:

@@ -179,13 +179,13 @@ def make_windows(
             problems.add(CONTEXT_EMPTY, question.place)
         query = _query(question, tokenizer, settings.max_query_length, problems)
         target = _target(question, offsets, problems)
-        room = settings.max_seq_length - len(query) - 3
+        room = settings.max_seq_length - len(query) - 2 - tokenizer.pair_separators
         starts = window_starts(len(ids), room, settings.doc_stride)
         ends = np.minimum(starts + room, len(ids))
         owner = max_context(starts, ends)
         for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             sequence = sequences.pair(query, ids[start:end].tolist(), tokenizer)
-            first = len(query) + 2
+            first = len(query) + 1 + tokenizer.pair_separators
             columns = _target_columns(target, start, end, first)
             most = owner[start:end] == number
             windows.append(Window(sequence, index, first, offsets[start:end], most, *columns))

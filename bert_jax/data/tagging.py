@@ -178,7 +178,7 @@ def _pieces(
 
 def _whole_words(sentences: Sequence[TaggedSentence], tokenizer: Tokenizer, counts: TaggingCounts) -> Iterator[_Pieces]:
     """Each word by itself, all in one go."""
-    ids, lengths = tokenizer.encode_batch([word for sentence in sentences for word in sentence.words])
+    ids, lengths = tokenizer.encode_words([word for sentence in sentences for word in sentence.words])
     empty = lengths == 0
     if empty.any():
         ends = np.cumsum([len(sentence.words) for sentence in sentences])
@@ -193,15 +193,14 @@ def _whole_words(sentences: Sequence[TaggedSentence], tokenizer: Tokenizer, coun
 def _single_words(
     sentences: Iterable[TaggedSentence], tokenizer: Tokenizer, counts: TaggingCounts
 ) -> Iterator[_Pieces]:
-    """Each character by itself, as the piece that continues a word where no white space precedes it."""
-    mark = "##" if tokenizer.kind == "wordpiece" else ""
-    continuing = {piece[len(mark) :]: [i] for i, piece in enumerate(tokenizer.pieces) if piece.startswith(mark)}
-    beginning = ChunkMemory(tokenizer.encode_ids)
+    """Each character by itself, as what continues a word where no white space precedes it."""
+    continuing = ChunkMemory(tokenizer.continuing_ids)
+    beginning = ChunkMemory(lambda word: tokenizer.encode_words([word])[0].tolist())
     for sentence in sentences:
         ids: list[int] = []
         firsts: list[int] = []
         for word, space in zip(sentence.words, sentence.spaces or (), strict=True):
-            own = (not space and continuing.get(word)) or beginning[word]
+            own = (not space and continuing[word]) or beginning[word]
             counts.add("without_pieces", int(not own), sentence)
             firsts.append(len(ids))
             ids += own or [tokenizer.unk_id]

@@ -143,7 +143,7 @@ def assemble_windows(
     problems: Problems | None,
 ) -> tuple[list[Sequence], Int[np.ndarray, " s"]]:
     """The windows of `to_windows`, of texts that are encoded already."""
-    room = max_seq_length - 2 - b.present.astype(np.int64)
+    room = max_seq_length - 2 - b.present.astype(np.int64) * tokenizer.pair_separators
     fits = a.lengths + b.lengths <= room
     parts_a: list[tuple[int, int]] = []
     parts_b: list[tuple[int, int]] = []
@@ -198,33 +198,37 @@ def assemble(
     problems: Problems | None,
 ) -> list[Sequence]:
     """[CLS] A [SEP] B [SEP] for all rows at once: what `single`, `pair` and `truncate_pair` give for each."""
-    check_length(max_seq_length)
+    check_length(max_seq_length, tokenizer)
     has_b = b.present.astype(np.int64)
-    length_a, length_b = _truncated(a.lengths, b.lengths, max_seq_length - 2 - has_b)
+    separators = tokenizer.pair_separators
+    length_a, length_b = _truncated(a.lengths, b.lengths, max_seq_length - 2 - has_b * separators)
     if problems is not None:
         for row in np.flatnonzero((length_a < a.lengths) | (length_b < b.lengths)).tolist():
             problems.add(TRUNCATED, places[row])
-    totals = 2 + length_a + has_b * (length_b + 1)
+    totals = 2 + length_a + has_b * (length_b + separators)
     starts = np.cumsum(totals) - totals
     ids = np.full(int(totals.sum()), tokenizer.sep_id, np.int32)  # whatever is not written below is a [SEP]
     ids[starts] = tokenizer.cls_id
     _copy(ids, starts + 1, a, length_a)
-    _copy(ids, starts + length_a + 2, b, length_b)
+    start_b = starts + length_a + 1 + separators
+    _copy(ids, start_b, b, length_b)
     segments = np.zeros(len(ids), np.int32)
-    segments[_positions(starts + length_a + 2, has_b * (length_b + 1))] = 1
+    segments[_positions(start_b, has_b * (length_b + 1))] = 1
     bounds = zip(starts.tolist(), (starts + totals).tolist(), strict=True)
     return [Sequence(ids[start:end], segments[start:end]) for start, end in bounds]
 
 
-def check_length(max_seq_length: int) -> None:
-    if max_seq_length < 5:
+def check_length(max_seq_length: int, tokenizer: Tokenizer) -> None:
+    least = 4 + tokenizer.pair_separators
+    if max_seq_length < least:
         raise ValueError(
-            f"max_seq_length={max_seq_length} has no room for [CLS] A [SEP] B [SEP] with a token each: give 5 or more"
+            f"max_seq_length={max_seq_length} has no room for [CLS] A [SEP] B [SEP] with a token each: give {least} or"
+            " more"
         )
 
 
 def _encoded(examples: List[TextExample], tokenizer: Tokenizer, max_seq_length: int) -> tuple[Tokens, Tokens]:
-    check_length(max_seq_length)
+    check_length(max_seq_length, tokenizer)
     a = encode_texts([example.text_a for example in examples], tokenizer)
     return a, encode_texts([example.text_b for example in examples], tokenizer)
 

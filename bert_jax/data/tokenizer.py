@@ -1,7 +1,7 @@
 """What every tokenizer does: text -> ids of pieces, with the place in the text each came from.
 
-`WordPiece` and `SentencePiece` implement it. `encode` gives pieces and offsets, `encode_ids` and `encode_batch` the
-same ids fast.
+`WordPiece`, `SentencePiece` and `ByteBPE` implement it. `encode` gives pieces and offsets, `encode_ids` and
+`encode_batch` the same ids fast.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,14 @@ from jaxtyping import Bool, Int
 from bert_jax.data.object_cache import local_copy
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# BERT's name -> how vocabularies write it: KoBERT as BERT, ALBERT <pad>, XLNet <cls> and <sep>, RoBERTa <s> and </s>.
+SPECIAL_NAMES = {
+    "[PAD]": ("[PAD]", "<pad>"),
+    "[UNK]": ("[UNK]", "<unk>"),
+    "[CLS]": ("[CLS]", "<cls>", "<s>"),
+    "[SEP]": ("[SEP]", "<sep>", "</s>"),
+    "[MASK]": ("[MASK]", "<mask>"),
+}
 CONFIG_FILE, LIBRARY_FILE = "tokenizer_config.json", "tokenizer.json"
 FORMAT_VERSION = 1
 # Above this share of [UNK] a corpus was most likely tokenized with a vocabulary of another language or case.
@@ -48,12 +56,14 @@ class Tokenizer(ABC):
     """Text -> ids of pieces. `pieces[id]` is the piece as its file writes it (ALBERT's [PAD] is <pad>).
 
     Text of users never gives a special id other than [UNK], whatever it contains, unless `encode` is asked to
-    read special tokens. [CLS] and [SEP] around a sequence are the business of whoever builds examples.
+    read special tokens. [CLS] and [SEP] around a sequence are the business of whoever builds examples, who puts
+    `pair_separators` [SEP] between the two texts of a pair.
     """
 
     kind: str
     lowercase: bool
     pieces: list[str]
+    pair_separators: int = 1
 
     @abstractmethod
     def _encode_plain(self, text: str, *, joined: bool) -> Encoding:
@@ -67,9 +77,21 @@ class Tokenizer(ABC):
     def encode_batch(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
         """The ids (int32) of texts one after the other, how many (int64) each text has; the fastest way."""
 
+    def encode_words(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " ids"], Int[np.ndarray, " texts"]]:
+        """`encode_batch` of words or sentences taken out of a text: each as where a space stands before it."""
+        return self.encode_batch(texts)
+
+    @abstractmethod
+    def continuing_ids(self, word: str) -> list[int]:
+        """The ids of what goes on with the word before it; none where the vocabulary cannot say so."""
+
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Text for reading. It is not the text encoded: cut that by offsets instead."""
+
+    def readable(self, i: int) -> str:
+        """A piece for people to read."""
+        return self.pieces[i]
 
     @abstractmethod
     def word_starts(self) -> Bool[np.ndarray, " v"]:
@@ -177,6 +199,17 @@ class Tokenizer(ABC):
         yield text[last:], last, None
 
 
+def find_specials(ids: Mapping[str, int], names: Mapping[str, Sequence[str]], remedy: str) -> dict[str, int]:
+    """BERT's names of special tokens -> id, by how they may be written. ValueError for one that is not there."""
+    found: dict[str, int] = {}
+    for name, written in names.items():
+        present = [ids[w] for w in written if w in ids]
+        if not present:
+            raise ValueError(f"there is no piece for {name} (looked for {', '.join(written)}): {remedy}")
+        found[name] = present[0]
+    return found
+
+
 def unknown_warning(unknown: int, total: int) -> str | None:
     """A sentence if more than 30 % of the tokens of a corpus are [UNK]."""
     if total == 0 or unknown / total <= UNKNOWN_LIMIT:
@@ -194,7 +227,8 @@ def load_tokenizer(
     rules: str | None = None,
     check_case: bool = True,
 ) -> Tokenizer:
-    """Reads a tokenizer directory (ours or Hugging Face's), a `vocab.txt`, or a SentencePiece `.model`; also at a URL.
+    """Reads a tokenizer directory (ours or Hugging Face's), a `vocab.txt`, a SentencePiece `.model`, or the
+    `vocab.json` or `tokenizer.json` of a byte-level BPE; also at a URL.
 
     `lowercase` None: as the directory says; for a bare vocabulary, True unless pieces with upper-case letters
     are more than one in a hundred. `rules` None: as the directory says, else "original". A `lowercase` that
@@ -217,6 +251,11 @@ def load_tokenizer(
         from bert_jax.data import sentence_piece
 
         return sentence_piece.from_file(path, config)
+    if path.suffix == ".json":
+        from bert_jax.data import byte_bpe
+
+        if byte_bpe.is_byte_bpe(path):
+            return byte_bpe.from_file(path, config)
     from bert_jax.data import wordpiece
 
     if library is not None and path != library and "do_lower_case" not in config:
@@ -241,7 +280,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
 
 
 def _vocabulary_file(directory: Path) -> Path:
-    for pattern in ("vocab.txt", "*.model", LIBRARY_FILE):
+    for pattern in ("vocab.txt", "*.model", LIBRARY_FILE, "vocab.json"):
         found = sorted(directory.glob(pattern))
         if pattern == "vocab.txt" and found and any(directory.glob("*.model")) and not _is_wordpiece(found[0]):
             continue  # KoBERT comes with a list of its SentencePiece model's pieces
@@ -249,7 +288,9 @@ def _vocabulary_file(directory: Path) -> Path:
             raise ValueError(f"{directory} has {len(found)} {pattern} files: name the one to load")
         if found:
             return found[0]
-    raise FileNotFoundError(f"{directory} has no vocab.txt, .model or tokenizer.json: give a tokenizer directory")
+    raise FileNotFoundError(
+        f"{directory} has no vocab.txt, .model, tokenizer.json or vocab.json: give a tokenizer directory"
+    )
 
 
 def _is_wordpiece(vocabulary: Path) -> bool:

@@ -1,20 +1,23 @@
-"""Learning a vocabulary from a stream of text: WordPiece and SentencePiece, the same one on every run.
+"""Learning a vocabulary from a stream of text: WordPiece, SentencePiece, byte-level BPE; the same one on every run.
 
-Memory is bounded: WordPiece counts words and forgets the rarest when there are too many, SentencePiece keeps an
+Memory is bounded: WordPiece and BPE count words and forget the rarest when there are too many, SentencePiece keeps an
 even sample of the sentences.
 """
 
 import io
+import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import sentencepiece
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from bert_jax.data.characters import CHUNK, BasicRules
+from bert_jax.data.byte_bpe import ALPHABET, ROBERTA_SPECIALS, ByteBPE
+from bert_jax.data.characters import CHUNK, BasicRules, without_surrogates
 from bert_jax.data.sentence_piece import Preprocessing, SentencePiece
 from bert_jax.data.tokenizer import SPECIALS, Tokenizer
 from bert_jax.data.wordpiece import WordPiece
@@ -109,6 +112,35 @@ def learn_sentencepiece(
     return tokenizer
 
 
+def learn_byte_bpe(
+    texts: Iterable[str], vocab_size: int, *, lowercase: bool = False, min_frequency: int = 2
+) -> ByteBPE:
+    """Learns at most `vocab_size` pieces of bytes, RoBERTa's kind; RoBERTa itself has 50,265.
+
+    Ids start with <pad> <unk> <s> </s> <mask> and the 256 bytes, then come the merges by frequency. Every word counts
+    as one after a space, as all but the first of a text are. ValueError for `lowercase`: bytes have no case.
+    """
+    if lowercase:
+        raise ValueError("a byte-level BPE has case: leave lowercase out, or lower-case the text itself")
+    first = [*ROBERTA_SPECIALS, *ALPHABET]
+    if vocab_size < len(first):
+        raise ValueError(
+            f"vocab_size={vocab_size} is less than the {len(first)} special tokens and bytes: use at least {len(first)}"
+        )
+    split = pre_tokenizers.ByteLevel(add_prefix_space=True).pre_tokenize_str
+    counts = _count(texts, str.split, lambda chunk: [word for word, _ in split(without_surrogates(chunk))], MAX_WORDS)
+    if not counts:
+        raise ValueError("the texts have 0 words to learn a vocabulary from: give text with letters in it")
+    library = tokenizers.Tokenizer(models.BPE())
+    options = {"vocab_size": vocab_size, "min_frequency": min_frequency, "show_progress": False}
+    trainer = trainers.BpeTrainer(special_tokens=first, **options)
+    model = json.loads(_train(library, trainer, counts).to_str())["model"]
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    merges = [(a, b) for a, b in model["merges"]]
+    _log.info("learned %d pieces of bytes", len(pieces))
+    return ByteBPE(pieces, merges)
+
+
 def unknown_share(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
     """Share of [UNK] among the tokens of texts, 0 without any."""
     unknown = total = 0
@@ -124,21 +156,28 @@ def count_words(texts: Iterable[str], *, lowercase: bool, max_words: int = MAX_W
 
     Whenever there are more than `max_words`, the rarest go, so counts of rare words are then too low.
     """
-    rules = BasicRules(lowercase=lowercase)
+    return _count(texts, CHUNK.findall, BasicRules(lowercase=lowercase).words, max_words)
+
+
+Split = Callable[[str], list[str]]
+
+
+def _count(texts: Iterable[str], chunks_of: Split, words_of: Split, max_words: int) -> Counter[str]:
+    """How often each word occurs in the chunks of texts; a chunk is split once for many occurrences."""
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
     for text in texts:
-        chunks.update(CHUNK.findall(text))
+        chunks.update(chunks_of(text))
         if len(chunks) > max_words // 6:
-            _move(chunks, words, rules, max_words)
-    _move(chunks, words, rules, max_words)
+            _move(chunks, words, words_of, max_words)
+    _move(chunks, words, words_of, max_words)
     return words
 
 
-def _move(chunks: Counter[str], words: Counter[str], rules: BasicRules, max_words: int) -> None:
+def _move(chunks: Counter[str], words: Counter[str], words_of: Split, max_words: int) -> None:
     """Adds the words of counted chunks, empties the chunks, and drops the rarest words beyond the limit."""
     for chunk, count in chunks.items():
-        for word in rules.words(chunk):
+        for word in words_of(chunk):
             words[word] += count
     chunks.clear()
     rarest = 1
@@ -164,7 +203,6 @@ def _merge(counts: dict[str, int], first: list[str], vocab_size: int, min_freque
     """Pieces by the library's trainer. It numbers letters as it meets them in a hash table and breaks ties of
     frequency by number, so `first` fixes all those numbers."""
     library = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -172,9 +210,15 @@ def _merge(counts: dict[str, int], first: list[str], vocab_size: int, min_freque
         show_progress=False,
         continuing_subword_prefix="##",
     )
-    library.train_from_iterator(_repeated(counts), trainer)
-    vocabulary = library.get_vocab()
+    vocabulary = _train(library, trainer, counts).get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _train(library: tokenizers.Tokenizer, trainer: Any, counts: dict[str, int]) -> tokenizers.Tokenizer:
+    """Trains on words without white space in them."""
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.train_from_iterator(_repeated(counts), trainer)
+    return library
 
 
 def _repeated(counts: dict[str, int]) -> Iterator[str]:

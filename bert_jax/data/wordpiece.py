@@ -90,6 +90,10 @@ class WordPiece(Tokenizer):
         lengths = np.diff(np.array(ends, np.int64), prepend=0) // 4
         return np.frombuffer(ids, np.int32), lengths
 
+    def continuing_ids(self, word: str) -> list[int]:
+        i = self._ids.get(f"##{word}")
+        return [] if i is None else [i]
+
     def decode(self, ids: Sequence[int]) -> str:
         text = " ".join(self.pieces[i] for i in ids)
         return text.replace(" ##", "")

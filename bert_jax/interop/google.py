@@ -95,6 +95,8 @@ def write(directory: str | Path, config: BertConfig, params: Params, tokenizer: 
     """
     directory = Path(directory)
     albert = config.embedding_size is not None
+    if tokenizer.kind == "byte_bpe":
+        raise ValueError("a byte-level BPE has no counterpart in Google's BERT; give --format huggingface")
     if config.attention_direction != "bidirectional":
         raise ValueError(f"attention_direction={config.attention_direction!r} has no counterpart in Google's BERT")
     if config.layers_a_group > 1 and not albert:

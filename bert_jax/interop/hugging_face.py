@@ -48,6 +48,7 @@ HEADS = {
 OURS_ALONE = ("attention_direction", "dtype", "scan_layers", "remat", "attention_implementation")
 ALBERTS = ("embedding_size", "num_hidden_groups")
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+TOKENIZERS = {"wordpiece": "BertTokenizer", "sentencepiece": "AlbertTokenizer", "byte_bpe": "RobertaTokenizer"}
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -267,7 +268,7 @@ def _write_tokenizer(directory: Path, tokenizer: Tokenizer, model: BertConfig) -
     tokenizer.save(directory)
     config = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
     names = {f"{name[1:-1].lower()}_token": tokenizer.pieces[i] for name, i in tokenizer.special_tokens.items()}
-    kind = {"tokenizer_class": "BertTokenizer" if tokenizer.kind == "wordpiece" else "AlbertTokenizer"}
+    kind = {"tokenizer_class": TOKENIZERS[tokenizer.kind]}
     inputs = ["input_ids", "attention_mask"] if model.type_vocab_size == 1 else [*_INPUTS]
     more = {"model_max_length": model.max_position_embeddings, "model_input_names": inputs}
     write_json(directory / CONFIG_FILE, config | kind | names | more)

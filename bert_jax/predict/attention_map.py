@@ -89,7 +89,7 @@ def attention_map(engine: Engine, sequence: Input) -> AttentionMap:
     """The attention weights of a sequence, without those of padding."""
     weights = engine.run_alone(Weights(engine.config), sequence)["weights"][:, 0]
     length = len(sequence.ids)
-    tokens = [engine.tokenizer.pieces[i] for i in sequence.ids.tolist()]
+    tokens = [engine.tokenizer.readable(i) for i in sequence.ids.tolist()]
     return AttentionMap(tokens, np.ascontiguousarray(weights[..., :length, :length]))
 
 

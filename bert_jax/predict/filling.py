@@ -24,6 +24,7 @@ from bert_jax.tasks.task import Params
 
 # Masks that a row answers, of one text or of several packed into it: a static number must be chosen.
 MASKS_A_ROW = 8
+PLACEHOLDER = re.compile(r"\[unused\d+\]|madeupword\d+|")  # BERT's, RoBERTa's, a gap in the numbers
 
 
 class Piece(NamedTuple):
@@ -67,7 +68,7 @@ class TopFillings:
 def offered_pieces(tokenizer: Tokenizer, size: int) -> Bool[np.ndarray, "size"]:
     """True for pieces that can fill a mask: no special tokens, no placeholders, no padding of the vocabulary."""
     offered = np.zeros(size, bool)
-    offered[: tokenizer.vocab_size] = [re.fullmatch(r"\[unused\d+\]", piece) is None for piece in tokenizer.pieces]
+    offered[: tokenizer.vocab_size] = [PLACEHOLDER.fullmatch(piece) is None for piece in tokenizer.pieces]
     offered[list(tokenizer.special_ids)] = False
     return offered
 
@@ -99,7 +100,7 @@ def fill_masks(
         ids, shares = (found[name].reshape(-1, masks, k)[..., :top_k].tolist() for name in ("ids", "probabilities"))
         for (i, own), numbers, values in zip(chosen, ids, shares, strict=True):
             for mask in range(len(own)):
-                pieces = [engine.tokenizer.pieces[number] for number in numbers[mask]]
+                pieces = [engine.tokenizer.readable(number) for number in numbers[mask]]
                 results[i].append([Piece(*found) for found in zip(pieces, values[mask], strict=True)])
     return results
 

@@ -105,7 +105,8 @@ class Predictor:
 
     def __repr__(self) -> str:
         config, tokenizer = self.config, self.tokenizer
-        kind = {"wordpiece": "WordPiece", "sentencepiece": "SentencePiece"}.get(tokenizer.kind, tokenizer.kind)
+        kinds = {"wordpiece": "WordPiece", "sentencepiece": "SentencePiece", "byte_bpe": "byte-level BPE"}
+        kind = kinds.get(tokenizer.kind, tokenizer.kind)
         origin = f"at step {self.step:,}" if self.kind == RUN else f"from {self.kind}"
         heads = ", ".join(self._described(head) for head in heads_of(self.params) if head != "pooler")
         return (

@@ -122,7 +122,8 @@ def read_texts(
     encode = encoded if special_tokens else encode_texts
     a, b = (encode([pair[side] for pair in pairs], tokenizer) for side in (0, 1))
     if not truncate and stride is None:
-        check_lengths(pairs, 2 + a.lengths + b.present * (b.lengths + 1), limit, remedy)
+        lengths = 2 + a.lengths + b.present * (b.lengths + tokenizer.pair_separators)
+        check_lengths(pairs, lengths, limit, remedy)
     places = [f"text {number}" for number in range(len(pairs))]
     if stride is None:
         sequences, owners = assemble(a, b, tokenizer, limit.tokens, places, None), np.arange(len(pairs))

@@ -86,7 +86,7 @@ def maskable(
 def masked(ids: Integer[np.ndarray, "t"], column: int, tokenizer: Tokenizer) -> Sample:
     """The sentence as text with [MASK] in place of the piece at ``column``."""
     before, after = tokenizer.decode(ids[:column].tolist()), tokenizer.decode(ids[column + 1 :].tolist())
-    return Sample(closed_up(f"{before} [MASK] {after}".strip()), tokenizer.pieces[int(ids[column])])
+    return Sample(closed_up(f"{before} [MASK] {after}".strip()), tokenizer.readable(int(ids[column])))
 
 
 def closed_up(text: str) -> str:

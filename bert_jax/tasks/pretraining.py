@@ -74,7 +74,8 @@ def pretraining(
             f"model.vocab_size={config.vocab_size} but the corpus {corpus} has {train.vocab_size} pieces;"
             " leave model.vocab_size out"
         )
-    settings = partial(ExampleSettings, pairs=pairs, short_seq_prob=short_seq_prob, fill=fill)
+    rules = {"short_seq_prob": short_seq_prob, "fill": fill, "separators": tokenizer.pair_separators}
+    settings = partial(ExampleSettings, pairs=pairs, **rules)
     specials = np.zeros(config.padded_vocab_size, bool)
     specials[list(tokenizer.special_ids)] = True
 

@@ -73,9 +73,10 @@ def _windows(
     match = PAIR.fullmatch(line)
     if match:
         a, b = (tokenizer.encode_ids(part) for part in match.groups())
-        if len(a) + len(b) > max_seq_length - 3:
+        most = max_seq_length - 2 - tokenizer.pair_separators
+        if len(a) + len(b) > most:
             problems.add("pair longer than max_seq_length, cut", place)
-        parts = [pair(*truncate_pair(a, b, max_seq_length - 3), tokenizer)]
+        parts = [pair(*truncate_pair(a, b, most), tokenizer)]
         return parts, np.arange(len(parts[0].ids))
     pieces, size = tokenizer.encode_ids(line), max_seq_length - 2
     starts = windows(len(pieces), size, (size + 1) // 2)

@@ -141,6 +141,17 @@ def linear_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int) -
     return jnp.where(step < warmup_steps, position / max(warmup_steps, 1), decay)
 
 
+def stable_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int, train_steps: int) -> Float[Array, ""]:
+    """As ``linear_schedule``, but constant between the warm-up and the last ``decay_steps``, which fall to 0.
+
+    Warmup-stable-decay (Hu et al. 2024, MiniCPM, arXiv:2404.06395), with a linear decay. A run can be made longer from
+    any checkpoint before the decay.
+    """
+    position = step.astype(jnp.float32)
+    rise = jnp.where(step < warmup_steps, position / max(warmup_steps, 1), 1.0)
+    return jnp.clip(jnp.minimum(rise, (train_steps - position) / max(decay_steps, 1)), 0.0, 1.0)
+
+
 def _transformation(init: Any, update: Any) -> optax.GradientTransformationExtraArgs:
     # Optax's own types know no named extra arguments.
     return optax.GradientTransformationExtraArgs(init, update)

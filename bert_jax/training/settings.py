@@ -22,9 +22,11 @@ from bert_jax.data.stored_corpus import local_corpus
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.tasks import TASKS, Task
 from bert_jax.training.init_from import read_encoder
-from bert_jax.training.optimizer import OptimizerSettings, linear_schedule
+from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, stable_schedule
 from bert_jax.training.sharding import MeshShape
 from bert_jax.training.source import Source, is_run, open_source
+
+SCHEDULES = ("linear", "warmup_stable_decay")
 
 T = TypeVar("T")
 Config = ConfigDict | FrozenConfigDict | Mapping[str, Any]
@@ -59,10 +61,11 @@ class Phase:
 class TrainSettings:
     """The fields of a training config that belong to no task. ``batch_size`` is global; a step is one update.
 
-    Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. ``init_from`` is a directory whose
-    parameters the run begins with, ``right_to_left_from`` one for the second encoder of a concatenated model; a
-    checkpoint in the workdir always comes first. ``skip_nonfinite`` leaves out, and counts, steps whose gradient is not
-    finite, which otherwise stop the run.
+    Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. After the warm-up the rate falls
+    to 0: by the ``schedule`` "linear" over the whole run, by "warmup_stable_decay" over its last ``decay_ratio``.
+    ``init_from`` is a directory whose parameters the run begins with, ``right_to_left_from`` one for the second encoder
+    of a concatenated model; a checkpoint in the workdir always comes first. ``skip_nonfinite`` leaves out, and counts,
+    steps whose gradient is not finite, which otherwise stop the run.
     """
 
     task: str
@@ -73,6 +76,8 @@ class TrainSettings:
     train_epochs: float | None = None
     warmup_steps: int | None = None
     warmup_ratio: float | None = None
+    schedule: str = "linear"
+    decay_ratio: float = 0.1
     accumulation_steps: int = 1
     phases: tuple[Phase, ...] = ()
     init_from: str | None = None
@@ -113,6 +118,10 @@ class TrainSettings:
             raise ValueError(f"warmup_ratio={self.warmup_ratio} must be between 0 and 1")
         if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError("give warmup_steps or warmup_ratio, not both")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule={self.schedule!r} is unknown; take one of {', '.join(SCHEDULES)}")
+        if not 0 < self.decay_ratio <= 1:
+            raise ValueError(f"decay_ratio={self.decay_ratio} must be above 0 and at most 1")
 
 
 def read_config(config: Config, workdir: str | Path | None = None) -> tuple[TrainSettings, Task]:
@@ -227,19 +236,26 @@ def long_warmup(settings: TrainSettings, phases: tuple[Phase, ...]) -> str:
 def learning_rate_fraction(
     step: Int[Array, ""], settings: TrainSettings, phases: tuple[Phase, ...]
 ) -> Float[Array, ""]:
-    """Learning rate at ``step`` over ``optimizer.learning_rate``: linear warm-up and decay over the run, or over
-    each phase that has a rate of its own."""
+    """Learning rate at ``step`` over ``optimizer.learning_rate``: one schedule over the run, or one over each phase
+    that has a rate of its own."""
     total = sum(phase.train_steps for phase in phases)
-    fraction = linear_schedule(step, warmup(settings.warmup_steps, settings.warmup_ratio, total), total)
+    fraction = scheduled(step, settings, warmup(settings.warmup_steps, settings.warmup_ratio, total), total)
     start = 0
     for phase in phases:
         if phase.learning_rate is not None:
             steps = warmup(phase.warmup_steps, settings.warmup_ratio, phase.train_steps)
             own = phase.learning_rate / settings.optimizer.learning_rate
-            value = own * linear_schedule(step - start, steps, phase.train_steps)
+            value = own * scheduled(step - start, settings, steps, phase.train_steps)
             fraction = jnp.where(step >= start, value, fraction)
         start += phase.train_steps
     return fraction
+
+
+def scheduled(step: Int[Array, ""], settings: TrainSettings, warmup_steps: int, train_steps: int) -> Float[Array, ""]:
+    """The fraction of the peak at ``step`` of ``train_steps``, by the schedule that the settings name."""
+    if settings.schedule == "linear":
+        return linear_schedule(step, warmup_steps, train_steps)
+    return stable_schedule(step, warmup_steps, int(settings.decay_ratio * train_steps), train_steps)
 
 
 def warmup(steps: int | None, ratio: float | None, total: int) -> int:

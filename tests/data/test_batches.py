@@ -53,6 +53,23 @@ def test_rows_by_hand():
     assert set(dtypes.values()) == {np.dtype(np.int32)}
 
 
+def test_pairs_of_robertas_layout_have_two_separators_between():
+    instances = Instances(*np.array([[0, 2, 50, 3, 1], [94, 4, 98, 2, 0]]).T)
+    settings = ExampleSettings(10, separators=2)
+    assert settings.max_num_tokens == 6
+    batch = assemble(np.arange(100, 200), instances, settings, SpecialIds(pad_id=0, cls_id=2, sep_id=3))
+    assert batch["input_ids"].tolist() == [
+        [2, 100, 101, 3, 3, 150, 151, 152, 3, 0],
+        [2, 194, 195, 196, 197, 3, 3, 198, 199, 3],
+    ]
+    assert batch["segment_ids"].tolist() == [[0] * 5 + [1] * 4 + [0], [0] * 7 + [1] * 3]
+    assert batch["sequence_ids"].tolist() == [[1] * 9 + [0], [1] * 10]
+    single = ExampleSettings(7, pairs="single", separators=2)
+    assert single.max_num_tokens == 5
+    batch = assemble(np.arange(100, 110), instances.take(slice(1)), single, SpecialIds(0, 2, 3))
+    assert batch["input_ids"].tolist() == [[2, 100, 101, 3, 0, 0, 0]]
+
+
 def test_single_segments_have_one_separator():
     instances = Instances(*np.array([[5, 3, 8, 0, 0]]).T)
     batch = assemble(np.arange(100, 110), instances, ExampleSettings(7, pairs="single"), SpecialIds(0, 2, 3))

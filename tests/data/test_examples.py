@@ -289,6 +289,7 @@ def test_spans_of_one_document_are_not_joined():
     ("make", "message"),
     [
         (lambda: ExampleSettings(4), "max_seq_length is 4"),
+        (lambda: ExampleSettings(5, separators=2), "max_seq_length is 5.* at least 6"),
         (lambda: ExampleSettings(short_seq_prob=1.5), r"short_seq_prob is 1\.5"),
         (lambda: ExampleSettings(pairs="pairs"), "nsp, sop, single"),
         (lambda: ExampleSettings(fill="full"), "document, across_documents"),

@@ -17,7 +17,7 @@ from bert_jax.data.sequences import Sequence, pair, single, truncate_pair
 
 
 class Special:
-    pad_id, cls_id, sep_id = 0, 1, 2
+    pad_id, cls_id, sep_id, pair_separators = 0, 1, 2, 1
 
 
 def sequences(count: int, low: int, high: int, seed: int = 0) -> list[Sequence]:

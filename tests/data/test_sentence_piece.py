@@ -217,7 +217,7 @@ def test_decode(kobert: bytes) -> None:
 
 def test_errors_name_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "m.model").write_bytes(train(pad_id=0, unk_id=1, control_symbols=["[CLS]", "[SEP]"]))
-    with pytest.raises(ValueError, match=r"m\.model: the model has no piece for \[MASK\].*learn_sentencepiece"):
+    with pytest.raises(ValueError, match=r"m\.model: there is no piece for \[MASK\].*learn_sentencepiece"):
         load_tokenizer(tmp_path / "m.model")
     (tmp_path / "m.model").write_bytes(b"not a model")
     with pytest.raises(ValueError, match="is not a SentencePiece model: give"):

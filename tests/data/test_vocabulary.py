@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bert_jax.data import vocabulary
+from bert_jax.data.byte_bpe import ALPHABET
 from bert_jax.data.sentence_piece import SentencePiece
-from bert_jax.data.vocabulary import count_words, learn_sentencepiece, learn_wordpiece, unknown_share
+from bert_jax.data.vocabulary import count_words, learn_byte_bpe, learn_sentencepiece, learn_wordpiece, unknown_share
 
 ROOT = Path(__file__).parents[2]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -58,10 +59,11 @@ def test_large_counts_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learn_wordpiece(TEXTS, 50, lowercase=True).pieces == expected
 
 
-def test_wordpiece_is_the_same_in_every_process() -> None:
+@pytest.mark.parametrize("learn", ["learn_wordpiece(t, 120, lowercase=False)", "learn_byte_bpe(t, 330)"])
+def test_the_same_in_every_process(learn: str) -> None:
     program = (
         "from bert_jax.data.vocabulary import *; t = [' '.join(f'{a}{b}{c}' for a in 'abcdé' for b in 'xyzw' "
-        "for c in 'klmn')] * 3; print(learn_wordpiece(t, 120, lowercase=False).fingerprint())"
+        f"for c in 'klmn')] * 3; print({learn}.fingerprint())"
     )
     runs = [subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True) for _ in range(3)]
     assert runs[0].returncode == 0, runs[0].stderr
@@ -87,6 +89,19 @@ def test_sentencepiece() -> None:
     )
 
 
+def test_byte_bpe_begins_with_specials_and_bytes() -> None:
+    # Words "Ġab" four times, "Ġabc" twice. The pair (a, b) occurs six times, so does (Ġ, a), with a later letter.
+    texts = ["ab ab abc", " ab\tab\nabc"]
+    assert learn_byte_bpe(texts, 261).pieces == ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *ALPHABET]
+    assert learn_byte_bpe(texts, 263).pieces[261:] == ["ab", "Ġab"]
+    tokenizer = learn_byte_bpe(texts, 1000)
+    assert tokenizer.pieces[261:] == ["ab", "Ġab", "Ġabc"]
+    assert tokenizer.merges == [("a", "b"), ("Ġ", "ab"), ("Ġab", "c")]
+    assert tokenizer.encode("abc ab").tokens == ["Ġabc", "Ġab"]
+    assert learn_byte_bpe(["ab ab abc"], 1000).pieces[261:] == ["ab", "Ġab"]  # once is too rare
+    assert unknown_share(tokenizer, [*TEXTS, "ಠ_ಠ"]) == 0
+
+
 def test_sentencepiece_keeps_long_lines() -> None:
     line = " ".join(TEXTS)
     long = line * 40
@@ -108,6 +123,12 @@ def test_errors_name_value_and_remedy() -> None:
         learn_wordpiece([" ", "\u200b"], 100, lowercase=True)
     with pytest.raises(ValueError, match=r"vocab_size=8 is less than the .* use at least"):
         learn_wordpiece(TEXTS, 8, lowercase=True)
+    with pytest.raises(ValueError, match=r"vocab_size=260 is less than the 261 special tokens and bytes: use at least"):
+        learn_byte_bpe(TEXTS, 260)
+    with pytest.raises(ValueError, match="a byte-level BPE has case"):
+        learn_byte_bpe(TEXTS, 400, lowercase=True)
+    with pytest.raises(ValueError, match="0 words"):
+        learn_byte_bpe([" ", "\n"], 400)
     with pytest.raises(ValueError, match="0 sentences"):
         learn_sentencepiece(["", "\n"], 100)
     with pytest.raises(ValueError, match="vocab_size=6 cannot be learned"):

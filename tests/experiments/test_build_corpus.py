@@ -30,18 +30,19 @@ def texts(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece"])
-def test_a_vocabulary_is_learned_first(tmp_path, texts, capsys, kind):
+@pytest.mark.parametrize(("kind", "size"), [("wordpiece", 90), ("sentencepiece", 90), ("byte_bpe", 300)])
+def test_a_vocabulary_is_learned_first(tmp_path, texts, capsys, kind, size):
     output = tmp_path / "corpus"
-    options = ["--vocab_size", 90, "--held_out", 0.1, "--lowercase", "--tokenizer_kind", kind]
+    options = ["--vocab_size", size, "--held_out", 0.1, "--tokenizer_kind", kind]
+    options += [] if kind == "byte_bpe" else ["--lowercase"]
     run("--input", texts / "*.gz", "--output", output, *options)
     corpus = Corpus.open(output)
     assert corpus.num_documents + Corpus.open(output, "held_out").num_documents == 400
     tokenizer = load_tokenizer(output / "tokenizer")
-    assert (tokenizer.kind, tokenizer.lowercase) == (kind, True)
-    assert tokenizer.vocab_size == corpus.vocab_size <= 90
+    assert (tokenizer.kind, tokenizer.lowercase) == (kind, kind != "byte_bpe")
+    assert tokenizer.vocab_size == corpus.vocab_size <= size
     text = tokenizer.decode(corpus.tokens[: corpus.sentences[1]].tolist())
-    assert text.replace(" ", "").startswith("story")
+    assert text.replace(" ", "").lower().startswith("story")
     printed = capsys.readouterr().out
     for word in ("documents", "sentences", "tokens", "[UNK]", "repeated documents", "jsonl 20", "MB/s"):
         assert word in printed
@@ -68,6 +69,7 @@ def test_a_given_tokenizer_and_what_was_skipped(tmp_path, texts, capsys):
         (["--input", "nothing/*.txt", "--tokenizer", "gone"], "gone"),
         (["--input", __file__, "--held_out", "2"], "held_out"),
         (["--input", __file__, "--vocab_size", "3"], "vocab_size"),
+        (["--input", __file__, "--tokenizer_kind", "byte_bpe", "--lowercase"], "has case"),
         (["--input", __file__, "--workers", "0"], "workers"),
         (["--input", __file__, "--runner", "beam", "--workers", "2"], "direct_num_workers"),
         (["--input", __file__, "--beam_options=--runner=FlinkRunner"], "--beam_options is of --runner beam"),

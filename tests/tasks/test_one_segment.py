@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from bert_jax.data.byte_bpe import ByteBPE
 from bert_jax.data.packing import Examples
 from bert_jax.data.sequences import Sequence, pair
+from bert_jax.data.vocabulary import learn_byte_bpe
 from bert_jax.predict import Predictor
+from bert_jax.predict.texts import Limit, read_texts
 from bert_jax.tasks.fine_tuning import checked
 from tests.interop.models import CONFIG, HEADS, TOKENIZER, random_params
 
@@ -23,3 +26,11 @@ def test_the_predictor_takes_pairs() -> None:
     config = CONFIG.replace(type_vocab_size=1)
     model = Predictor(config, TOKENIZER, random_params(config, HEADS["classifier"]), name="roberta", step=0)
     assert model.classify(("a b", "c")).probability > 0
+
+
+def test_the_predictor_counts_both_separators_of_a_pair() -> None:
+    tokenizer: ByteBPE = learn_byte_bpe(["a b c"], 261)
+    inputs = read_texts([("a", "b")], tokenizer, Limit(8, "the limit"))
+    assert inputs.sequences[0].ids.tolist() == [2, *tokenizer.encode_ids("a"), 3, 3, *tokenizer.encode_ids("b"), 3]
+    with pytest.raises(ValueError, match=r"text 0 has 8 tokens with \[CLS\] and \[SEP\], the limit is 7"):
+        read_texts([("a", "b")], tokenizer, Limit(7, "the limit"))

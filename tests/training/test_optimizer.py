@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, make_optimizer
+from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, make_optimizer, stable_schedule
 
 
 def update(settings: OptimizerSettings, params, grads, step: int = 0, state=None, decay: float | None = None):
@@ -79,6 +79,17 @@ def test_schedule_is_the_originals() -> None:
     rate = [float(linear_schedule(jnp.int32(step), 10, 100)) for step in (0, 5, 9, 10, 55, 100, 101)]
     np.testing.assert_allclose(rate, [0.0, 0.5, 0.9, 0.9, 0.45, 0.0, 0.0], atol=1e-6)
     assert float(linear_schedule(jnp.int32(0), 0, 100)) == 1.0
+
+
+def test_stable_schedule_rises_stays_and_falls() -> None:
+    def rates(*steps: int, warmup: int = 10, decay: int = 20) -> list[float]:
+        return [float(stable_schedule(jnp.int32(step), warmup, decay, 100)) for step in steps]
+
+    np.testing.assert_allclose(rates(0, 5, 10, 79, 80, 85, 99, 100), [0, 0.5, 1, 1, 1, 0.75, 0.05, 0], atol=1e-6)
+    np.testing.assert_allclose(rates(0, 50, 99, warmup=0, decay=100), [1, 0.5, 0.01], atol=1e-6)
+    # A decay that begins before the warm-up ends, and one of no step.
+    np.testing.assert_allclose(rates(50, 75, warmup=100, decay=50), [0.5, 0.5], atol=1e-6)
+    assert rates(99, decay=0) == [1.0]
 
 
 def test_unknown_optimizer_is_refused() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ from bert_jax.training import debug_step as debug_module
 from bert_jax.training import step as step_module
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.metric_log import MetricLog, _Spikes, read_metrics
-from bert_jax.training.settings import read_config
+from bert_jax.training.settings import learning_rate_fraction, plan, read_config
 from bert_jax.training.train import train
 from bert_jax.training.workdir import prepare_workdir
 
@@ -174,6 +175,8 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
         ({"keep_last": 0}, "keep_last=0 must be at least 1"),
         ({"train_steps": None, "train_epochs": float("inf")}, "train_epochs=inf must be a number above 0"),
         ({"warmup_steps": None, "warmup_ratio": 5.0}, "warmup_ratio=5.0 must be between 0 and 1"),
+        ({"schedule": "cosine"}, "schedule='cosine' is unknown; take one of linear, warmup_stable_decay"),
+        ({"decay_ratio": 0.0}, "decay_ratio=0.0 must be above 0 and at most 1"),
         ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate=nan must be >= 0"),
         ({"train_steps": None, "phases": 5}, "config.phases=5 must be a list"),
         ({"eval_examples": 0}, "eval_examples=0 must be at least 1"),
@@ -246,6 +249,21 @@ def test_phases_with_their_own_rate(tiny_corpus: Path, tmp_path: Path) -> None:
     rates = [line["learning_rate"] for line in read_metrics(tmp_path) if "loss" in line]
     expected = [0, 1e-3, 1e-3, 5e-4, 5e-4, 3.75e-4, 2.5e-4, 1.25e-4]
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_warmup_stable_decay_over_phases(tiny_corpus: Path, own: bool) -> None:
+    """One schedule over the run, or one over each phase with a rate of its own."""
+    phases = [{"train_steps": 6}, {"train_steps": 4, "max_seq_length": 16}]
+    if own:
+        phases = [phase | {"learning_rate": rate} for phase, rate in zip(phases, (1e-3, 5e-4), strict=True)]
+    changes = {"train_steps": None, "warmup_steps": None, "phases": phases, "warmup_ratio": 0.2}
+    stable = {"schedule": "warmup_stable_decay", "decay_ratio": 0.5}
+    settings, task = read_config(config(tiny_corpus, **changes, **stable))
+    rates = [float(learning_rate_fraction(jnp.int32(s), settings, plan(settings, task))) for s in range(10)]
+    one = [0, 0.5, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2]
+    each = [0, 1, 1, 1, 2 / 3, 1 / 3, 0.5, 0.5, 0.5, 0.25]
+    np.testing.assert_allclose(rates, each if own else one, atol=1e-6)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "mlm_sop", "ltr", "rtl"])
