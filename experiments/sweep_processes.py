@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,9 +19,6 @@ from bert_jax.data.object_store import is_url
 # Orders to end, which every process follows by saving what it has.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SECONDS_A_LOOK = 0.5
-# How a run that prints to a file says where it is, and how much of the file's end is searched for it.
-STEP = re.compile(r"^step ([\d,]+)/([\d,]+) ", re.MULTILINE)
-LOOKED_AT_BYTES = 4096
 
 
 @dataclass
@@ -225,15 +221,13 @@ class Progress:
 
 
 def progress(one: Running, figure: str, workdir: Path) -> Progress:
-    """Read from the lines that a run prints of its steps, and from its ``metrics.jsonl``."""
+    """Read from the run's ``metrics.jsonl``."""
     from bert_jax.training.metric_log import read_metrics
 
-    with one.log.open("rb") as file:
-        file.seek(max(0, one.log.stat().st_size - LOOKED_AT_BYTES))
-        steps = STEP.findall(file.read().decode("utf-8", errors="replace"))
-    if not steps:
+    lines = read_metrics(workdir / one.name)
+    if not lines:
         return Progress("starting", None, None)
-    step, total = (int(number.replace(",", "")) for number in steps[-1])
-    scores = [line[f"eval/{figure}"] for line in read_metrics(workdir / one.name) if f"eval/{figure}" in line]
+    step, total = lines[-1]["step"], lines[-1]["total_steps"]
+    scores = [line[f"eval/{figure}"] for line in lines if f"eval/{figure}" in line]
     seconds = (time.monotonic() - one.started) / max(step, 1) * (total - step)
     return Progress(f"step {step:,} of {total:,}", scores[-1] if scores else None, seconds)

@@ -1,4 +1,4 @@
-"""The report: complete, escaped, self-contained, for whole and for broken runs."""
+"""The report of a run: complete, escaped, self-contained, for whole and for broken runs."""
 
 import json
 import re
@@ -12,8 +12,8 @@ import pytest
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.report import write_report
-from bert_jax.report.charts import Level, Series, line_chart, tick_label, ticks
-from bert_jax.report.page import duration, short
+from bert_jax.report.charts import Across, Level, Series, line_chart, tick_label, ticks
+from bert_jax.report.elements import duration, short
 from bert_jax.report.run import read_run
 from bert_jax.report.samples import Sample, closed_up, held_out_samples
 from bert_jax.training.train import train
@@ -83,11 +83,11 @@ class Page(HTMLParser):
         return " ".join(word for word in self.words if word)
 
 
-def page_of(workdir: Path, sentences: tuple[str | Sample, ...] = ()) -> Page:
+def page_of(workdir: Path, sentences: tuple[str | Sample, ...] = (), addresses: tuple[str, ...] = ()) -> Page:
     html = write_report(workdir, sentences).read_text(encoding="utf-8")
     assert "http" not in html and "url(" not in html and "@import" not in html
     page = Page(html)
-    assert page.addresses == []
+    assert page.addresses == list(addresses)
     return page
 
 
@@ -106,6 +106,10 @@ def test_a_finished_run_is_told_whole(finished: Path) -> None:
         "waa [MASK] & <wac>",
         "The word was wad :",
         "[MASK] 2",
+        "Masked-LM accuracy on 16 held-out examples",
+        "By frequency of the piece",
+        "layer 0",
+        "mean of its heads",
         "learning rate",
         "jaxlib",
         "eval_every_steps",
@@ -118,6 +122,13 @@ def test_a_single_line_without_evaluation(tmp_path: Path) -> None:
     line = {"step": 5, "time": 1.0, "loss": 2.5, "tokens_per_second": 1000.0, "steps_per_second": 2.0}
     text = page_of(run_of(tmp_path / "one", [line], {"task": "x", "train_steps": 9})).text
     assert "So far 5 of 9 steps" in text and "nothing was evaluated" in text and "2.500" in text
+
+
+def test_of_epochs_the_lines_say_how_many_steps(tmp_path: Path) -> None:
+    lines = [{"step": step, "total_steps": 9, "loss": 2.5} for step in (4, 8)]
+    run_of(tmp_path, lines, {"task": "x", "train_epochs": 3.0})
+    assert "So far 8 of 9 steps" in page_of(tmp_path).text
+    assert "Complete: 9 steps" in page_of(run_of(tmp_path, [*lines, {"step": 9, "total_steps": 9, "loss": 2.5}])).text
 
 
 def test_only_evaluations_and_figures_nobody_knows(tmp_path: Path) -> None:
@@ -204,8 +215,15 @@ def test_a_corpus_that_is_gone(finished: Path, tmp_path: Path) -> None:
 
 
 def test_without_figures_there_is_no_report(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"^no run is in \S+; give the --workdir of a run, or a folder"):
+        write_report(tmp_path)
+    (tmp_path / "environment.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match=r"holds no line in metrics\.jsonl yet; let a run"):
         write_report(tmp_path)
+    for damaged in ("[1]", '{"loss": 1}', "3"):
+        (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n' + damaged)
+        with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged: line 2 has no step; remove it"):
+            write_report(tmp_path)
 
 
 def test_time_and_tokens_follow_from_the_lines(tmp_path: Path) -> None:
@@ -265,6 +283,26 @@ def test_a_chart_draws_inside_its_frame() -> None:
     assert all(66 <= float(x) <= 506 and 14 <= float(y) <= 256 for x, y in points)
     assert "T &lt;1&gt;" in drawn
     assert line_chart("none", [Series("a", [], [], "train")], write=str) == ""
+
+
+def test_a_logarithmic_axis_and_a_band() -> None:
+    series = Series("a", [1, 10, 100], [1.0, 2.0, 3.0], "s0", band=([0.0, 1.0, 2.0], [2.0, 3.0, 4.0]))
+    drawn = line_chart("T", [series], write=str, across=Across("rate", log=True, ticks=[1, 10, 100]))
+    left, middle, right = (
+        float(x) for x, _ in re.findall(r"([\d.]+) ([\d.]+)", re.findall(r'line s0" d="M([^"]*)"', drawn)[0])
+    )
+    assert middle - left == pytest.approx(right - middle, abs=0.11) and left > 66
+    band = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+)", re.findall(r'band s0" d="M([^"]*)Z"', drawn)[0])]
+    assert len(band) == 6 and band[:3] == sorted(band[:3], reverse=True) and band[3:] == sorted(band[3:])
+    assert all(14 <= y <= 256 for y in band)  # the band, not only the line, is inside
+    assert re.findall(r'class="below"[^>]*>([^<]*)', drawn) == ["1", "10", "100"] and ">rate</text>" in drawn
+
+
+def test_many_lines_have_fewer_points() -> None:
+    lines = [Series("", list(range(1000)), [0.5 + s for s in range(1000)], "rest") for _ in range(30)]
+    drawn = line_chart("T", [*lines, Series("a", [0, 1], [0.0, 1.0], "s0")], write=str)
+    assert len(re.findall(r"L[\d.]+ [\d.]+", drawn)) < 30 * 40
+    assert drawn.count('class="key') == 1  # those without a name are not in the legend
 
 
 def test_short_numbers_and_durations() -> None:

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 44
-MOST_POINTS = 400
+# Of all lines of a chart together, and the least of one.
+MOST_POINTS, LEAST_POINTS = 400, 40
 
 Number = int | float
+Points = Sequence[tuple[Number, Number, str]]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a chart. ``kind`` names its colour in the style sheet; ``marked`` draws every point as a dot."""
+    """A line of a chart.
+
+    Attributes:
+        label: its name in the legend; "" leaves it out there.
+        kind: names its colour in the style sheet.
+        marked: every point of the line is a dot.
+        band: lowest and highest value at every ``x``: what is shaded around the line.
+        dots: (x, y, tooltip) of single values, which the line need not go through.
+    """
 
     label: str
-    steps: Sequence[Number]
-    values: Sequence[Number]
+    x: Sequence[Number]
+    y: Sequence[Number]
     kind: str
     marked: bool = False
+    band: tuple[Sequence[Number], Sequence[Number]] | None = None
+    dots: Points = ()
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,18 @@ class Level:
 
     label: str
     value: Number
+
+
+@dataclass(frozen=True)
+class Across:
+    """The horizontal axis: its name, whether it is logarithmic, and where its labels stand (None: round steps)."""
+
+    name: str = "step"
+    log: bool = False
+    ticks: Sequence[Number] | None = None
+
+
+STEPS = Across()
 
 
 def line_chart(
@@ -42,42 +66,40 @@ def line_chart(
     changes: Sequence[tuple[Number, str]] = (),
     tick: Callable[[Number], str] | None = None,
     limits: tuple[Number | None, Number | None] = (None, None),
+    across: Across = STEPS,
 ) -> str:
-    """A figure with caption, legend and plot over steps; the empty string where no series has a finite value.
+    """A figure with caption, legend and plot; the empty string where no series has a finite value.
 
     Args:
         write: a value as text, for the legend and the dots' tooltips.
         levels: always inside the range shown.
-        changes: (step, label) of vertical marks.
+        changes: (x, label) of vertical marks.
         tick: a value as text on the axis; None writes it short.
         limits: fixed lowest and highest value; None takes the data's.
     """
-    series = [finite(one) for one in series]
-    series = [one for one in series if one.steps]
+    most = max(LEAST_POINTS, 2 * MOST_POINTS // max(2, len(series)))
+    series = [finite(one, most) for one in series]
+    series = [one for one in series if one.x]
     if not series:
         return ""
-    values = [v for one in series for v in one.values] + [level.value for level in levels]
-    low, high = widened(min(values), max(values), limits)
-    first = min(min(one.steps) for one in series)
-    last = max(max(one.steps) for one in series)
-    # From step 0, unless the record begins late in the run.
-    first = 0 if first < 0.2 * last else first
-    plot = _Plot(first, last if last > first else first + 1, low, high)
-    described = "; ".join(f"{one.label}: {write(one.values[0])} to {write(one.values[-1])}" for one in series)
+    plot = _plot(series, levels, limits, across)
+    named = [one for one in series if one.label]
+    described = "; ".join(f"{one.label}: {write(one.y[0])} to {write(one.y[-1])}" for one in named)
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}. {described}")}">',
         *plot.axes(tick or tick_label),
         *(part for change in changes for part in plot.change(*change)),
         *(plot.level(level) for level in levels),
+        *(plot.band(one) for one in series if one.band),
         *(part for one in series for part in plot.line(one, write)),
         "</svg>",
     ]
-    return f"<figure><figcaption>{escape(title)}</figcaption>{legend(series, levels, write)}{''.join(parts)}</figure>"
+    return f"<figure><figcaption>{escape(title)}</figcaption>{legend(named, levels, write)}{''.join(parts)}</figure>"
 
 
 def legend(series: Sequence[Series], levels: Sequence[Level], write: Callable[[Number], str]) -> str:
     """The lines' names with their last values."""
-    items = [(one.kind, one.label, one.values[-1]) for one in series]
+    items = [(one.kind, one.label, one.y[-1]) for one in series]
     items += [("level", level.label, level.value) for level in levels]
     return '<p class="legend">{}</p>'.format(
         "".join(
@@ -110,27 +132,52 @@ def widened(low: Number, high: Number, limits: tuple[Number | None, Number | Non
     return (low - air if limits[0] is None else limits[0], high + air if limits[1] is None else limits[1])
 
 
-def finite(series: Series) -> Series:
+def finite(series: Series, most: int = MOST_POINTS) -> Series:
     """Without values that cannot be drawn, and thinned to what a screen can show (means of neighbours)."""
-    points = [(s, v) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
-    size = -(-len(points) // MOST_POINTS) or 1
-    groups = [points[i : i + size] for i in range(0, len(points), size)]
-    steps = [group[-1][0] for group in groups]
-    values = [sum(v for _, v in group) / len(group) for group in groups]
-    return Series(series.label, steps, values, series.kind, series.marked)
+    rows = [row for row in zip(series.x, series.y, *(series.band or ()), strict=True) if all(map(math.isfinite, row))]
+    size = -(-len(rows) // most) or 1
+    groups = [rows[i : i + size] for i in range(0, len(rows), size)]
+    x = [group[-1][0] for group in groups]
+    y, *band = [
+        [sum(row[k] for row in group) / len(group) for group in groups] for k in range(1, 4 if series.band else 2)
+    ]
+    dots = [dot for dot in series.dots if all(map(math.isfinite, dot[:2]))]
+    return replace(series, x=x, y=y, band=(band[0], band[1]) if band else None, dots=dots)
+
+
+def _plot(
+    series: Sequence[Series], levels: Sequence[Level], limits: tuple[Number | None, Number | None], across: Across
+) -> _Plot:
+    """The frame in which all values have a place."""
+    values = [v for one in series for part in (one.y, *(one.band or ()), [dot[1] for dot in one.dots]) for v in part]
+    values += [level.value for level in levels]
+    low, high = widened(min(values), max(values), limits)
+    places = [x for one in series for x in (*one.x, *(dot[0] for dot in one.dots))]
+    first, last = min(places), max(places)
+    if across.log:
+        air = (last / first) ** 0.08 if last > first else 2.0
+        return _Plot(first / air, last * air, low, high, across)
+    # From step 0, unless the record begins late in the run.
+    first = 0 if first < 0.2 * last else first
+    return _Plot(first, last if last > first else first + 1, low, high, across)
 
 
 @dataclass(frozen=True)
 class _Plot:
-    """The mapping from (step, value) to the drawing, and the marks in it."""
+    """The mapping from (x, y) to the drawing, and the marks in it."""
 
     first: Number
     last: Number
     low: Number
     high: Number
+    across: Across
 
-    def x(self, step: Number) -> Number:
-        return round(LEFT + (step - self.first) / (self.last - self.first) * (WIDTH - LEFT - RIGHT), 1)
+    def x(self, x: Number) -> Number:
+        if self.across.log:
+            share = math.log(x / self.first) / math.log(self.last / self.first)
+        else:
+            share = (x - self.first) / (self.last - self.first)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: Number) -> Number:
         return round(TOP + (self.high - value) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM), 1)
@@ -142,15 +189,18 @@ class _Plot:
             y = self.y(value)
             parts.append(f'<path class="grid" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
             parts.append(f'<text class="left" x="{LEFT - 8}" y="{y + 4}">{tick(value)}</text>')
-        for step in ticks(self.first, self.last, 5):
-            if step == int(step):
-                parts.append(f'<text class="below" x="{self.x(step)}" y="{bottom + 19}">{tick_label(step)}</text>')
+        places = self.across.ticks
+        if places is None:
+            places = [x for x in ticks(self.first, self.last, 5) if x == int(x)]
+        for x in places:
+            if self.first <= x <= self.last:
+                parts.append(f'<text class="below" x="{self.x(x)}" y="{bottom + 19}">{tick_label(x)}</text>')
         parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="name" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}">step</text>')
+        parts.append(f'<text class="name" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}">{escape(self.across.name)}</text>')
         return parts
 
-    def change(self, step: Number, label: str) -> list[str]:
-        x = self.x(step)
+    def change(self, x: Number, label: str) -> list[str]:
+        x = self.x(x)
         side = "before" if x > (WIDTH + LEFT) / 2 else "after"
         shift = -6 if side == "before" else 6
         return [
@@ -161,14 +211,23 @@ class _Plot:
     def level(self, level: Level) -> str:
         return f'<path class="level" d="M{LEFT} {self.y(level.value)}H{WIDTH - RIGHT}"/>'
 
+    def band(self, series: Series) -> str:
+        """From the lowest to the highest values, there and back."""
+        low, high = series.band or ((), ())
+        there = [f"{self.x(x)} {self.y(y)}" for x, y in zip(series.x, low, strict=True)]
+        back = [f"{self.x(x)} {self.y(y)}" for x, y in zip(series.x, high, strict=True)][::-1]
+        return f'<path class="band {series.kind}" d="M{"L".join(there + back)}Z"/>'
+
     def line(self, series: Series, write: Callable[[Number], str]) -> list[str]:
-        places = [(self.x(step), self.y(value)) for step, value in zip(series.steps, series.values, strict=True)]
+        points = list(zip(series.x, series.y, strict=True))
         parts = []
-        if len(places) > 1:
-            path = "L".join(f"{x} {y}" for x, y in places)
+        if len(points) > 1:
+            path = "L".join(f"{self.x(x)} {self.y(y)}" for x, y in points)
             parts.append(f'<path class="line {series.kind}" d="M{path}"/>')
-        if series.marked or len(places) == 1:
-            for (x, y), step, value in zip(places, series.steps, series.values, strict=True):
-                tip = escape(f"{series.label} at step {step:,}: {write(value)}")
-                parts.append(f'<circle class="{series.kind}" cx="{x}" cy="{y}" r="3"><title>{tip}</title></circle>')
+        dots = list(series.dots)
+        if series.marked or (len(points) == 1 and not dots):
+            dots += [(x, y, f"{series.label} at {self.across.name} {x:,}: {write(y)}") for x, y in points]
+        for x, y, tip in dots:
+            place = f'cx="{self.x(x)}" cy="{self.y(y)}"'
+            parts.append(f'<circle class="{series.kind}" {place} r="3"><title>{escape(tip)}</title></circle>')
         return parts

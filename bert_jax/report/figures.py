@@ -22,6 +22,9 @@ TO_THREE = "{:.3f}".format
 DEVELOPMENT = "on the development set"
 # What is not here is shown by its own name.
 EVALUATION = {
+    "score": Figure("Score", "the mean of the task's metrics", "{:.4f}".format),
+    "loss": Figure("Loss", DEVELOPMENT, TO_THREE),
+    "mlm_loss": Figure("Masked-LM loss", "nats, held out", TO_THREE),
     "perplexity": Figure("Perplexity", "of masked pieces, held out", "{:,.1f}".format),
     "mlm_accuracy": Figure("Masked-LM accuracy", "held out", SHARE),
     "nsp_accuracy": Figure("Next-sentence accuracy", "held out, chance 50%", SHARE),

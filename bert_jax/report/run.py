@@ -18,6 +18,8 @@ from bert_jax.training.metric_log import DETAILS, FILE, read_metrics
 from bert_jax.training.workdir import CONFIG, ENVIRONMENT, MODEL_CONFIG
 
 Line = dict[str, Any]
+# A directory with one of these is a run's workdir.
+MARKS = (FILE, ENVIRONMENT)
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,11 @@ class Run:
 
     @property
     def planned_steps(self) -> int | None:
-        """None where the config counts in epochs."""
+        """By the config, or where it counts in epochs by the last line; None: an older run, whose lines say nothing."""
         phases = self.config.get("phases") or ()
-        return sum(phase["train_steps"] for phase in phases) or self.config.get("train_steps")
+        planned = sum(phase["train_steps"] for phase in phases) or self.config.get("train_steps")
+        last = max(self.training + self.evaluations, key=lambda line: line["step"])
+        return planned or last.get("total_steps")
 
     @property
     def last_time(self) -> float | None:
@@ -61,8 +65,8 @@ class Run:
     def last_evaluation(self) -> Line:
         """Figures of the last evaluation, without their prefix; percentages as shares of 1."""
         line = self.evaluations[-1] if self.evaluations else {}
-        names = [name.removeprefix("eval/") for name in line if name.startswith("eval/")]
-        return {name: line[f"eval/{name}"] * scale(self.task, name) for name in names}
+        found = {name.removeprefix("eval/"): value for name, value in line.items() if name.startswith("eval/")}
+        return {name: value * scale(self.task, name) for name, value in found.items() if is_number(value)}
 
     @cached_property
     def seconds(self) -> float:
@@ -97,7 +101,7 @@ class Run:
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """(steps, values) of a figure; names of evaluations begin with ``eval/``, percentages are shares of 1."""
-        lines = [line for line in self.training + self.evaluations if isinstance(line.get(name), (int, float))]
+        lines = [line for line in self.training + self.evaluations if is_number(line.get(name))]
         return [line["step"] for line in lines], [line[name] * scale(self.task, name) for line in lines]
 
     def _intervals(self) -> Iterator[tuple[float, Line]]:
@@ -113,35 +117,45 @@ def read_run(workdir: str | Path) -> Run:
 
     Raises:
         FileNotFoundError: the workdir has no recorded figures.
+        ValueError: a line that is none of ours.
     """
     directory = Path(workdir).resolve()
     lines = read_metrics(directory)
-    if not lines:
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+            raise ValueError(f"{workdir}/{FILE} is damaged: line {number} has no step; remove it")
+    training = [line for line in lines if is_number(line.get("loss"))]
+    evaluations = [line for line in lines if any(name.startswith("eval/") for name in line)]
+    if not training and not evaluations:
         raise FileNotFoundError(f"{workdir} holds no line in {FILE} yet; let a run reach its first log_every_steps")
-    config = _json(directory / CONFIG)
+    config = read_json(directory / CONFIG)
     return Run(
         directory=directory,
-        training=[line for line in lines if "loss" in line],
-        evaluations=[line for line in lines if any(name.startswith("eval/") for name in line)],
+        training=training,
+        evaluations=evaluations,
         config=config,
-        model=_json(directory / MODEL_CONFIG),
-        environment=_json(directory / ENVIRONMENT),
+        model=read_json(directory / MODEL_CONFIG),
+        environment=read_json(directory / ENVIRONMENT),
         corpus=_corpus(str(config.get("corpus") or "")),
-        evaluation=_json(directory / DETAILS),
+        evaluation=read_json(directory / DETAILS),
     )
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _corpus(path: str) -> dict[str, Any]:
     """What a corpus says of itself."""
     if not is_url(path):
-        return _json(Path(path) / "corpus.json") if path else {}
+        return read_json(Path(path) / "corpus.json") if path else {}
     try:
         return stored_info(path)
     except (OSError, ValueError):
         return {}
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """An empty dict where the file is gone or broken: a report says what is there."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

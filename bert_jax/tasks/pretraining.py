@@ -224,6 +224,19 @@ def figures(log_unigram: Float[Array, "v"], logits: Any, batch: Batch) -> Figure
     return result
 
 
+def predicted_pieces(logits: Any, batch: Batch) -> dict[str, Array]:
+    """Of every place to predict, [r, p] each: ``positions``, the right ``pieces``, ``weights`` (0: no place), and
+    whether the likeliest piece is ``right``."""
+    mlm_logits, _ = logits
+    pieces = batch["masked_targets"]
+    return {
+        "positions": batch["masked_positions"],
+        "pieces": pieces,
+        "weights": batch["masked_weights"],
+        "right": jnp.argmax(mlm_logits, axis=-1) == pieces,
+    }
+
+
 def log_unigram_probabilities(counts: Int[np.ndarray, "v"], size: int) -> Float[np.ndarray, "size"]:
     """log p of every piece by its share of the training tokens, one added to each count; padding rows get 0."""
     smoothed = counts.astype(np.float64) + 1.0

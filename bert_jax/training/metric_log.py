@@ -28,10 +28,10 @@ SECONDS_BETWEEN_LINES = 20.0
 class MetricLog:
     """Collects the figures of every step on the device and writes their means every ``every`` steps.
 
-    One JSON object a line with ``step`` and either training figures (``loss``, ``learning_rate``,
-    ``tokens_per_second`` of real tokens, ``data_wait`` as a share of the time, ``compilations``, ...) or evaluation
-    figures (``eval/...``); the same numbers as TensorBoard scalars. Lines of later steps than ``start``, from before
-    an interruption, are dropped: they will be written anew. Only process 0 writes.
+    One JSON object a line with ``step``, ``total_steps`` (of the whole run) and either training figures (``loss``,
+    ``learning_rate``, ``tokens_per_second`` of real tokens, ``data_wait`` as a share of the time, ``compilations``,
+    ...) or evaluation figures (``eval/...``); the figures as TensorBoard scalars, too. Lines of later steps than
+    ``start``, from before an interruption, are dropped: they will be written anew. Only process 0 writes.
 
     Args:
         member: of several runs in one program, this one's place in their stacked figures; the first shows the bar.
@@ -49,7 +49,7 @@ class MetricLog:
     ) -> None:
         self.workdir, self.objective, self.total, self.every = Path(workdir), objective, total, every
         self.member = member
-        self.writer = _Writer(workdir, start) if jax.process_index() == 0 else None
+        self.writer = _Writer(workdir, start, total) if jax.process_index() == 0 else None
         self.progress = _Progress(start, total, shown=not member)
         self.compilations, self.spikes = _CompilationCounter(), _Spikes()
         self._restart(start, 0.0)
@@ -168,10 +168,11 @@ def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
 
 
 class _Writer:
-    def __init__(self, workdir: str | Path, start: int) -> None:
+    def __init__(self, workdir: str | Path, start: int, total: int) -> None:
         # Here, since it takes PyTorch along where that is installed: seconds that only what trains should spend.
         from tensorboardX import SummaryWriter
 
+        self.total = total
         path = Path(workdir) / FILE
         kept = [line for line in read_metrics(workdir) if line["step"] <= start]
         with written(path) as temporary:
@@ -181,7 +182,8 @@ class _Writer:
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """One line, on disk at once."""
-        self.file.write(json.dumps({"step": step, "time": round(time.time(), 3), **values}) + "\n")
+        told = {"step": step, "total_steps": self.total, "time": round(time.time(), 3)}
+        self.file.write(json.dumps(told | values) + "\n")
         self.file.flush()
         for name, value in values.items():
             self.events.add_scalar(name if "/" in name else f"train/{name}", value, step)

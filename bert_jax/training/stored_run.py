@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import jax
 
 from bert_jax.data.locks import locked
 from bert_jax.data.object_cache import Copy
-from bert_jax.data.object_store import is_url
+from bert_jax.data.object_store import Store, is_url
 from bert_jax.training.checkpoint import DAMAGED
 from bert_jax.training.checkpoint import DIRECTORY as CHECKPOINTS
 from bert_jax.training.checksums import SUMS, find_damage
@@ -26,6 +26,7 @@ from bert_jax.training.pusher import OWNER, Pusher, whole_steps
 # What nobody reads from here; a run adds to it.
 NOT_FETCHED = (OWNER, DAMAGED, "tensorboard/", "profile/", "debug_step_")
 READ = ("params", "meta", "metrics")  # of a checkpoint, by everything but the run itself
+FILES_ONLY = "files"  # tells the copies of ``local_files`` from those of runs
 
 
 @contextmanager
@@ -90,10 +91,39 @@ def local_run(path: str | Path, step: int | None = None, *, every: bool = False)
     return copy.directory
 
 
-def push_file(workdir: str | Path, name: str) -> None:
-    """Copies a file in ``local_run(workdir)`` to the URL that ``workdir`` is, if it is one."""
+def holds(path: str | Path, names: Sequence[str]) -> bool:
+    """Whether a directory, or what is at a URL, has one of these files."""
+    if not is_url(path):
+        return any((Path(path) / name).is_file() for name in names)
+    return not Store(str(path)).files().keys().isdisjoint(names)
+
+
+def local_files(path: str | Path, names: Sequence[str]) -> Path:
+    """A path as it is; of a URL a local copy of the files of these names, at any depth, and of nothing else there.
+
+    Raises:
+        FileNotFoundError: no such file is there.
+    """
+    if not is_url(path):
+        return Path(path)
+    copy = Copy(str(path), FILES_ONLY)
+    with copy.fetching():
+        versions = copy.store.files()
+        wanted = {name: version for name, version in versions.items() if name.rsplit("/", 1)[-1] in names}
+        if not wanted:
+            raise FileNotFoundError(f"{path}: no {' or '.join(names[:2])} is there; check bucket and path")
+        copy.drop(name for name in copy.files() if name not in wanted)
+        copy.fetch(wanted)
+    return copy.directory
+
+
+def push_file(workdir: str | Path, name: str, key: str = "") -> None:
+    """Copies a file in ``local_run(workdir)`` to the URL that ``workdir`` is, if it is one.
+
+    ``key``: ``FILES_ONLY`` for a file in ``local_files``.
+    """
     if is_url(workdir):
-        copy = Copy(str(workdir))
+        copy = Copy(str(workdir), key)
         with copy.fetching():
             state = copy.state(name)
             copy.store.put([copy.path(name)], [name])

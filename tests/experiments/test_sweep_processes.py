@@ -58,9 +58,9 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = Board(["lr=1,seed=0", "lr=1,seed=1", "lr=2,seed=0"], tmp_path, "score")
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         one = Running("lr=1,seed=1", process, tmp_path / "log", 0, started=time.monotonic() - 50)
-    one.log.write_text("init_from x\nstep 50/1,200  loss 2\nstep 500/1,200  loss 1\n")
     (tmp_path / "lr=1,seed=1").mkdir()
-    (tmp_path / "lr=1,seed=1" / "metrics.jsonl").write_text('{"step": 100, "eval/score": 0.25}\n')
+    lines = '{"step": 100, "total_steps": 1200, "eval/score": 0.25}\n{"step": 500, "total_steps": 1200, "loss": 1}\n'
+    (tmp_path / "lr=1,seed=1" / "metrics.jsonl").write_text(lines)
     board.state |= {"lr=1,seed=0": "finished", "lr=1,seed=1": "running"}
     board.scores["lr=1,seed=0"] = 0.5
     board.started -= 100

@@ -73,6 +73,7 @@ def test_writes_what_its_readers_need(tiny_corpus: Path, tmp_path: Path) -> None
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
     assert [line["step"] for line in lines if "eval/mlm_loss" in line] == [10, 20]
+    assert {line["total_steps"] for line in lines} == {20}
     training = next(line for line in lines if "loss" in line)
     assert {
         "learning_rate",
