@@ -128,7 +128,12 @@ def split_wnut17(source: Path, output: Path, sizes: Sizes) -> None:
 
 
 def split_xquad(source: Path, output: Path, sizes: Sizes) -> None:
-    """One set of articles; evaluated are whole articles with at least so many questions."""
+    """As ``split_articles``, in SQuAD 1.1's files."""
+    split_articles(source, output, sizes, "1.1")
+
+
+def split_articles(source: Path, output: Path, sizes: Sizes, version: str) -> None:
+    """One set of articles in SQuAD's layout; evaluated are whole articles with at least so many questions."""
     articles = json.loads(source.read_text(encoding="utf-8"))["data"]
     order = np.random.default_rng(0).permutation(len(articles)).tolist()
     count, dev = 0, 0
@@ -140,7 +145,8 @@ def split_xquad(source: Path, output: Path, sizes: Sizes) -> None:
         for number in sorted(chosen):
             if most is None or sum(map(_questions, data)) < most:
                 data.append(articles[number])
-        _write(output / SQUAD[name], [json.dumps({"version": "1.1", "data": data}, ensure_ascii=False)])
+        content = json.dumps({"version": version, "data": data}, ensure_ascii=False)
+        _write(output / f"{name}-v{version}.json", [content])
 
 
 def _origin(row: ChoiceExample) -> str:

@@ -21,14 +21,15 @@ from bert_jax.model.config import BertConfig, released_sizes
 from bert_jax.training.metric_log import read_metrics
 from bert_jax.training.settings import learning_rate_fraction, plan, read_config
 from bert_jax.training.train import train
-from configs import albert, features, korean, modern, ner, pretrain, quickstart
+from configs import albert, features, korean, laptop, laptop_tasks, modern, ner, pretrain, quickstart, restarts
 
 ROOT = Path(__file__).parents[1]
 FINE_TUNING = ("classify", "features", "glue", "korean", "ner", "squad", "swag")
 # Recipes of pre-training -> the vocabulary that their docstrings learn.
 PRETRAINING = {"pretrain": "wordpiece", "roberta": "byte_bpe", "albert": "sentencepiece", "one_day": "wordpiece"}
 PRETRAINING |= {"modern": "wordpiece", "kobert": "sentencepiece"}
-RECIPES = (*PRETRAINING, *FINE_TUNING)
+OF_SEEDS = {"restarts": 5, "laptop_tasks": 3}  # whose sweeps are over seeds alone: how many
+RECIPES = (*PRETRAINING, "laptop", *FINE_TUNING, *OF_SEEDS)
 
 
 def accepted(config: ConfigDict, corpus: Path) -> Any:
@@ -136,6 +137,16 @@ def test_every_recipe_of_pretraining_trains(name: str, text_corpora: Path, tmp_p
     assert ("nsp_loss" in result) == (name in ("pretrain", "albert", "kobert"))
 
 
+@pytest.mark.parametrize("choices", ["", "objective=ltr", "masking=0-0-100", "size=L1_H64_A4"])
+def test_laptop_is_pretraining_made_small(choices: str, tiny_corpus: Path) -> None:
+    settings, task = accepted(laptop.get_config(choices), tiny_corpus)
+    assert [(p.batch_size, p.max_seq_length) for p in plan(settings, task)] == [(32, 64), (32, 128)]
+    assert sum(phase.train_steps for phase in plan(settings, task)) == laptop.STEPS
+    assert (task.model.dtype, task.model.max_position_embeddings) == ("float32", 128)
+    with pytest.raises(ValueError, match=r"laptop.py has no choice 'seq'"):
+        laptop.get_config("seq=128")
+
+
 def has_field(config: Any, name: str) -> bool:
     for part in name.split("."):
         if not isinstance(config, ConfigDict) or part not in config:
@@ -210,6 +221,11 @@ CHOICES = {
     "features": [f"features={name}" for name in features.FEATURES] + ["data=columns", "context=sentence"],
     "classify": ["kind=classes", "kind=regression"],
     "korean": [f"task={name}" for name in (*korean.CLASSIFICATION, *korean.CHOICE, "korquad", "klue_ner")],
+    "laptop_tasks": [f"task={name}" for name in laptop_tasks.TASKS] + ["task=wnut17,features=last"],
+    "restarts": [
+        *("recipe=glue,task=mrpc", "recipe=squad,version=1.1", "recipe=swag", "recipe=ner,data=wnut17"),
+        "recipe=features,features=last",
+    ],
 }
 TAGGED = {
     "conll2003": "-DOCSTART- -X- O O\n\nAda NNP I-NP I-PER\nsleeps VBZ I-VP O\n",
@@ -242,7 +258,7 @@ def test_every_choice_of_fine_tuning_is_accepted(name: str, choices: str, files:
     config.update({"init_from": str(files / "run"), "data_dir": str(files)})
     if name == "classify":
         config.data.update({"train": "train.tsv", "text_a": "review"})
-    if name == "features":
+    if config.task == "features":
         config.features_dir = str(files / "features")
     settings, task = read_config(config)
     assert task.name == settings.task and task.model.hidden_size == 8
@@ -279,6 +295,23 @@ def test_every_fine_tuning_has_a_sweep_over_its_fields(name: str) -> None:
     assert len({tuple(point.values()) for point in points}) == len(points)
 
 
+@pytest.mark.parametrize("name", OF_SEEDS)
+def test_restarts_differ_by_their_seed_alone(name: str) -> None:
+    points: list[dict[str, Any]] = []
+    import_module(f"configs.{name}").sweep(lambda **point: points.append(point))
+    assert points == [{"seed": seed} for seed in range(OF_SEEDS[name])]
+
+
+def test_restarts_are_of_any_recipe() -> None:
+    assert restarts.get_config("recipe=squad,version=1.1") == import_module("configs.squad").get_config("version=1.1")
+    assert restarts.get_config() == import_module("configs.glue").get_config()
+    for choices in ("task=mrpc", "recipe=mrpc", "recipe"):
+        with pytest.raises(ValueError, match=rf"restarts.py begins with recipe=, not '{choices}'; take recipe=glue, "):
+            restarts.get_config(choices)
+    with pytest.raises(ValueError, match=r"laptop_tasks.py has no features of task=qnli; take task=wnut17"):
+        laptop_tasks.get_config("task=qnli,features=last")
+
+
 def test_korean_from_scratch(files: Path) -> None:
     config = korean.get_config("task=korsts,size=mini")
     config.tokenizer = str(files / "run" / "tokenizer")
@@ -291,7 +324,7 @@ def test_korean_from_scratch(files: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "choices", "message"),
     [
-        *((name, "sise=1", rf"{name}.py has no choice 'sise'; it has ") for name in CHOICES),
+        *((name, "sise=1", rf"{name}.py has no choice 'sise'; it has ") for name in CHOICES if name != "restarts"),
         ("korean", "korquad", "korean.py has no choice 'korquad'; it has task, size"),
         ("korean", "task=nmsc", "korean.py has no task='nmsc'; take nsmc, kornli, klue_nli"),
         ("korean", "size=huge", "size='huge' is malformed"),

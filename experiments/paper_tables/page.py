@@ -1,0 +1,158 @@
+"""The tables as text: a line a cell, and below them the commands."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from experiments.paper_tables.cell import Line, Scale, Table
+from experiments.paper_tables.estimates import seconds, where
+from experiments.paper_tables.measured import Measured, measure
+from experiments.paper_tables.results import Library
+from experiments.paper_tables.run import Places, Run
+from experiments.tables import marked, plain
+
+MEASURED, SCALED_DOWN, NOT_RUN = "measured", "scaled down", "not run"
+OTHER = "other system"
+HEADER = ("row", "cell", "paper", "ours", "diff.", "spread", "seeds", "state", "hours", "hardware", "command")
+SMALL_HEADER = (
+    *("row", "cell", "ours", "spread", "seeds", "order here", "order in the paper"),
+    *HEADER[2:3],
+    *HEADER[7:],
+)
+WIDTH = 120
+
+
+class Filled(NamedTuple):
+    """A line of a table with our figure, where there is one."""
+
+    line: Line
+    found: Measured | None
+
+
+def fill(table: Table, library: Library, *, others: bool) -> list[Filled]:
+    return [Filled(line, measure(line.cell, library) if line.cell else None) for line in table.lines(others=others)]
+
+
+def page(name: str, scale: Scale, library: Library, places: Places, *, markdown: bool) -> str:
+    """A table, what to mind, and its commands."""
+    table, runs = scale.tables[name], scale.runs_of([name])
+    lines = fill(table, library, others=not scale.scaled_down)
+    numbers = {run.name: number for number, run in enumerate(runs, 1)}
+    rows = small_rows(table, lines, scale, numbers) if scale.scaled_down else full_rows(lines, scale, numbers)
+    header = SMALL_HEADER if scale.scaled_down else HEADER
+    title = f"{table.paper.title}{', scaled down' if scale.scaled_down else ''}"
+    notes = [*table.notes, *reasons(lines), *(line for run in runs for line in library.complaints(run.name))]
+    commands = command_lines(runs, numbers, scale, places)
+    if markdown:
+        title, below = f"## {title}", [f"- {note}" for note in notes]
+        text, commands = marked(header, rows), [f"    {line}" for one in commands for line in one.splitlines()]
+    else:
+        text, below = (
+            "\n".join(plain(header, rows)),
+            [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes],
+        )
+    return "\n\n".join(filter(None, (title, text, "\n".join(below), "\n".join(commands))))
+
+
+def full_rows(lines: Sequence[Filled], scale: Scale, numbers: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """The cells of ``HEADER``."""
+    rows = []
+    for one in lines:
+        line, found = one.line, one.found
+        comparable = found is not None and line.paper is not None and line.cell is not None and not line.cell.split
+        difference = number(found.value - line.paper, "+") if comparable else ""
+        split = f" ({line.cell.split})" if found and line.cell and line.cell.split else ""
+        ours = f"{number(found.value if found else None)}{split}"
+        rows.append((line.row, line.column, number(line.paper), ours, difference, *rest(one, scale, numbers)))
+    return rows
+
+
+def small_rows(
+    table: Table, lines: Sequence[Filled], scale: Scale, numbers: Mapping[str, int]
+) -> list[tuple[str, ...]]:
+    """The cells of ``SMALL_HEADER``: no differences, which would mean nothing, but the order of a column's rows."""
+    ours = {column: orders(table, lines, column, theirs=False) for column in {one.line.column for one in lines}}
+    theirs = {column: orders(table, lines, column, theirs=True) for column in ours}
+    rows = []
+    for one in lines:
+        (row, column, paper, _), (spread, seeds, *after) = one.line, rest(one, scale, numbers)
+        first = (row, column, number(one.found.value if one.found else None), spread, seeds)
+        order = (ours[column].get(row, ""), theirs[column].get(row, ""))
+        rows.append((*first, *order, number(paper), *after))
+    return rows
+
+
+def orders(table: Table, lines: Sequence[Filled], column: str, *, theirs: bool) -> dict[str, str]:
+    """Row -> its place in a column, the best first: "2 of 6". Rows with the same figure share a place.
+
+    The paper's are counted among the rows that are ours too; nothing where there is only one.
+    """
+    values = {
+        one.line.row: one.line.paper if theirs else (one.found.value if one.found else None)
+        for one in lines
+        if one.line.column == column
+    }
+    known = {row: value for row, value in values.items() if value is not None}
+    if len(known) < 2:
+        return {}
+    sign = 1.0 if column in table.lower_is_better else -1.0
+    return {
+        row: f"{1 + sum(sign * other < sign * value for other in known.values())} of {len(known)}"
+        for row, value in known.items()
+    }
+
+
+def rest(one: Filled, scale: Scale, numbers: Mapping[str, int]) -> tuple[str, ...]:
+    """Spread, seeds, state, hours, hardware and command of a line."""
+    cell, found = one.line.cell, one.found
+    if cell is None:
+        return ("", "", OTHER, "", "", "")
+    command = f"[{numbers[cell.run]}]" if cell.run else "none"
+    if found is None:
+        run = scale.runs.get(cell.run)
+        hours = f"{duration(seconds(run, scale.runs, scale.data_sets, scale.machine))} est." if run else ""
+        return ("", "", NOT_RUN, hours, where(run, scale.machine) if run else "", command)
+    spread = "" if found.spread is None else f"±{found.spread:.2f}"
+    seeds = f"{found.seeds}" if found.points == found.seeds else f"{found.seeds} of {found.points}"
+    state = SCALED_DOWN if scale.scaled_down else MEASURED
+    return (spread, seeds, state, duration(found.seconds), found.hardware, command)
+
+
+def reasons(lines: Sequence[Filled]) -> list[str]:
+    """Why cells cannot be filled, each reason once with its cells."""
+    found: dict[str, list[str]] = {}
+    for one in lines:
+        if one.line.cell and one.line.cell.reason:
+            found.setdefault(one.line.cell.reason, []).append(f"{one.line.row}, {one.line.column}")
+    return [f"Not filled: {'; '.join(cells)}: {reason}." for reason, cells in found.items()]
+
+
+def command_lines(runs: Sequence[Run], numbers: Mapping[str, int], scale: Scale, places: Places) -> list[str]:
+    """Numbered, with hours and what goes before."""
+    result = []
+    for run in runs:
+        told = seconds(run, scale.runs, scale.data_sets, scale.machine)
+        hours = f", {duration(told)} on {where(run, scale.machine)} by estimate" if told else ""
+        after = ", ".join(f"[{numbers[name]}]" for name in run.after)
+        about = "".join(filter(None, (f"after {after}" if after else "first", hours)))
+        result.append(f"[{numbers[run.name]}] {about}\n    {run.command(places)}")
+    return result
+
+
+def plan(runs: Sequence[Run], scale: Scale) -> list[str]:
+    """Every run with its estimated time, and the sum."""
+    times = [seconds(run, scale.runs, scale.data_sets, scale.machine) for run in runs]
+    rows = [(run.name, run.program, duration(told)) for run, told in zip(runs, times, strict=True)]
+    table = plain(("run", "program", "estimate"), rows)
+    return [*table, "", f"{len(runs)} runs, {duration(sum(times))} by estimate: {scale.machine.about}"]
+
+
+def number(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{value:{sign}.2f}".removesuffix("0")
+
+
+def duration(told: float) -> str:
+    """Hours, or where they are few minutes."""
+    return f"{told / 3600:,.1f} h" if told >= 3600 else f"{told / 60:.1f} min"

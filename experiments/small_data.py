@@ -1,0 +1,77 @@
+"""Text and tasks for the tables at a laptop's size: python -m experiments.small_data --data DIR --output small
+
+Writes ``text.jsonl``, a document a line (pieces of the books and articles of DIR/corpora), for build_corpus; and of
+each task training and development files in its official layout, in folders of their own. Sets that are published in one
+part are split so that rows of one source (a sentence, an article, a video) stay together; the same in every call. The
+folder appears when it is complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from experiments.compare_pretraining import documents
+from experiments.finetuning_cases import CASES, Sizes, split_articles, write_case
+
+TEXTS = ("corpora/gutenberg/*.txt", "corpora/wikitext-2/*.txt")
+# Folder, case of finetuning_cases, rows for training and for evaluation.
+TASKS = (
+    ("glue", "sts-b", Sizes(4000, 1500)),
+    ("glue", "qnli", Sizes(2000, 1000)),
+    ("hellaswag", "hellaswag", Sizes(400, 300)),
+    ("wnut17", "wnut17", Sizes(2000, 1009)),
+)
+# Folder, file, version; in questions.
+QUESTIONS = (
+    ("squad1", "squad/dev-v1.1-subset.json", "1.1", Sizes(1000, 500)),
+    ("squad2", "squad/dev-v2.0-half.json", "2.0", Sizes(2000, 1000)),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="small_data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with corpora, glue, squad, hellaswag, ner")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder to write; it must not exist")
+    args = parser.parse_args(arguments)
+    try:
+        write(Path(args.data), Path(args.output))
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {' '.join(str(error).split())}")
+    print(f"text and tasks -> {args.output}")
+
+
+def write(data: Path, output: Path) -> None:
+    """ValueError: ``output`` exists. FileNotFoundError: a set is not in ``data``."""
+    if output.exists():
+        raise ValueError(f"{output} exists; give another --output or delete it")
+    temporary = output.with_name(f"{output.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    write_text(data, temporary / "text.jsonl")
+    for folder, case, sizes in TASKS:
+        write_case(CASES[case], data, temporary / folder, sizes)
+    for folder, name, version, sizes in QUESTIONS:
+        if not (data / name).is_file():
+            raise FileNotFoundError(f"no {name} in {data}; give another --data")
+        (temporary / folder).mkdir()
+        split_articles(data / name, temporary / folder, sizes, version)
+    temporary.rename(output)
+
+
+def write_text(data: Path, path: Path) -> None:
+    """A JSON object a document."""
+    dump = partial(json.dumps, ensure_ascii=False)
+    lines = [dump({"text": text}) + "\n" for _, text in documents([str(data / pattern) for pattern in TEXTS])]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
