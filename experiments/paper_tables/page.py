@@ -15,12 +15,8 @@ from experiments.tables import marked, plain
 
 MEASURED, SCALED_DOWN, NOT_RUN = "measured", "scaled down", "not run"
 OTHER = "other system"
-HEADER = ("row", "cell", "paper", "ours", "diff.", "spread", "seeds", "state", "hours", "hardware", "command")
-SMALL_HEADER = (
-    *("row", "cell", "ours", "spread", "seeds", "order here", "order in the paper"),
-    *HEADER[2:3],
-    *HEADER[7:],
-)
+HEADER = ("row", "cell", "paper", "ours", "diff.", "spread", "seeds", "state", "time", "hardware", "command")
+SMALL_HEADER = ("row", "cell", "ours", "spread", "seeds", "order", "paper's order", "paper", *HEADER[7:])
 WIDTH = 120
 
 
@@ -49,10 +45,8 @@ def page(name: str, scale: Scale, library: Library, places: Places, *, markdown:
         title, below = f"## {title}", [f"- {note}" for note in notes]
         text, commands = marked(header, rows), [f"    {line}" for one in commands for line in one.splitlines()]
     else:
-        text, below = (
-            "\n".join(plain(header, rows)),
-            [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes],
-        )
+        text = "\n".join(plain(header, rows))
+        below = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes]
     return "\n\n".join(filter(None, (title, text, "\n".join(below), "\n".join(commands))))
 
 
@@ -105,15 +99,15 @@ def orders(table: Table, lines: Sequence[Filled], column: str, *, theirs: bool) 
 
 
 def rest(one: Filled, scale: Scale, numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """Spread, seeds, state, hours, hardware and command of a line."""
+    """Spread, seeds, state, time, hardware and command of a line."""
     cell, found = one.line.cell, one.found
     if cell is None:
         return ("", "", OTHER, "", "", "")
     command = f"[{numbers[cell.run]}]" if cell.run else "none"
     if found is None:
         run = scale.runs.get(cell.run)
-        hours = f"{duration(seconds(run, scale.runs, scale.data_sets, scale.machine))} est." if run else ""
-        return ("", "", NOT_RUN, hours, where(run, scale.machine) if run else "", command)
+        told = f"{duration(seconds(run, scale.runs, scale.data_sets, scale.machine))} est." if run else ""
+        return ("", "", NOT_RUN, told, where(run, scale.machine) if run else "", command)
     spread = "" if found.spread is None else f"±{found.spread:.2f}"
     seeds = f"{found.seeds}" if found.points == found.seeds else f"{found.seeds} of {found.points}"
     state = SCALED_DOWN if scale.scaled_down else MEASURED
@@ -130,7 +124,7 @@ def reasons(lines: Sequence[Filled]) -> list[str]:
 
 
 def command_lines(runs: Sequence[Run], numbers: Mapping[str, int], scale: Scale, places: Places) -> list[str]:
-    """Numbered, with hours and what goes before."""
+    """Numbered, with time and what goes before."""
     result = []
     for run in runs:
         told = seconds(run, scale.runs, scale.data_sets, scale.machine)

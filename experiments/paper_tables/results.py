@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ class Library:
                 self.unfinished[run.name] = str(error)
             except (ValueError, OSError) as error:
                 self.refused.setdefault(run.name, " ".join(str(error).split()))
+            except (KeyError, TypeError, AttributeError) as error:  # JSON of another form
+                self.refused.setdefault(run.name, f"{path} is damaged ({type(error).__name__}: {error}); make it again")
         return None
 
     def _lacking(self, run: Run) -> Iterator[str]:
@@ -189,7 +192,7 @@ def unsaid_of(found: Any) -> list[str]:
     unsaid = [key for key in CARRIED if found.get(key) is None]
     if not unsaid:
         unsaid = [f"environment.{key}" for key in CARRIED_ENVIRONMENT if found["environment"].get(key) is None]
-    if not unsaid and not isinstance(found["result"].get(found["figure"]), float | int):
+    if not unsaid and not math.isfinite(found["result"].get(found["figure"], math.nan)):
         unsaid = [f"result.{found['figure']}"]
     return unsaid
 

@@ -195,6 +195,8 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "figure": (lambda r: r["points"][FIRST]["result"].pop("score"), "does not say result.score of seed=0"),
     "point": (lambda r: r["points"][FIRST]["point"].update(seed=7), r"has a point that is not base-mrpc's \(seed=0\)"),
     "empty": (lambda r: r.pop("points"), "is damaged"),
+    "form": (lambda r: r["points"][FIRST].update(result=[]), "is damaged"),
+    "nan": (lambda r: r["points"][FIRST]["result"].update(score=float("nan")), "does not say result.score"),
 }
 
 
