@@ -24,6 +24,7 @@ from experiments.mesh.topologies import Topology
 from experiments.tables import marked
 
 TOPOLOGIES = ("v5e-8", "v6e-8", "v5p-16", "h100-8", "h200-8", "v5e-256")
+MESHES = {"data": "data={count}", "fsdp": "fsdp={count}", "tensor": "data={half},tensor=2"}
 
 
 class Case(NamedTuple):
@@ -38,9 +39,11 @@ class Case(NamedTuple):
     def name(self) -> str:
         return f"{self.topology}-{self.size}-{self.length}{'-remat' if self.remat else ''}"
 
-    def arguments(self, largest: bool) -> list[str]:
+    def arguments(self, largest: bool, kinds: Sequence[str]) -> list[str]:
         config = f"configs/pretrain.py:size={self.size},seq={self.length}"
-        flags = [] if largest else ["--nolargest"]
+        count = Topology.of(self.topology).count
+        meshes = " ".join(MESHES[kind].format(count=count, half=count // 2) for kind in kinds)
+        flags = ["--meshes", meshes, *([] if largest else ["--nolargest"])]
         return ["--config", config, "--topology", self.topology, f"--config.model.remat={self.remat}", *flags]
 
 
@@ -61,9 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"scaling: {error}")
     if args.at_a_time < 1:
         sys.exit(f"scaling: --at_a_time={args.at_a_time}; at least 1")
+    kinds = args.meshes.split(",")
+    if unknown := set(kinds) - MESHES.keys():
+        sys.exit(f"scaling: --meshes has {min(unknown)!r}; take some of {','.join(MESHES)}")
     path, done = Path(args.results) / "scaling.md", []
     with ThreadPoolExecutor(args.at_a_time) as executor:
-        for case, found in zip(chosen, executor.map(lambda c: ask(c, directory, args.largest), chosen), strict=True):
+        for case, found in zip(
+            chosen, executor.map(lambda c: ask(c, directory, args.largest, kinds), chosen), strict=True
+        ):
             if found is not None:
                 done.append((case, found))
                 with written(path) as temporary:  # after each case: they take long
@@ -73,11 +81,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(done)} of {len(chosen)} cases -> {path}")
 
 
-def ask(case: Case, directory: Path, largest: bool) -> dict[str, Any] | None:
+def ask(case: Case, directory: Path, largest: bool, kinds: Sequence[str]) -> dict[str, Any] | None:
     """What ``check_mesh`` finds, or found before; None where it fails, which is said."""
     output = directory / f"{case.name}.json"
     if not output.exists():
-        command = [sys.executable, "-m", "experiments.check_mesh", *case.arguments(largest), "--output", str(output)]
+        command = [
+            sys.executable,
+            "-m",
+            "experiments.check_mesh",
+            *case.arguments(largest, kinds),
+            "--output",
+            str(output),
+        ]
         log = directory / f"{case.name}.log"
         with log.open("w", encoding="utf-8") as stream:
             status = subprocess.run(command, stdout=stream, stderr=stream).returncode
@@ -150,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--workdir", required=True, metavar="DIR", help="for what each case found")
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES), metavar="NAMES", help="default: %(default)s")
+    parser.add_argument("--meshes", default=",".join(MESHES), metavar="KINDS", help="default: %(default)s")
     parser.add_argument("--results", default="experiments/results", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--largest", action=argparse.BooleanOptionalAction, default=True, help="batch; see above")
     parser.add_argument("--at_a_time", type=int, default=2, metavar="N", help="cases at once (default %(default)s)")

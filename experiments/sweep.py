@@ -46,20 +46,21 @@ def main() -> None:
         commands = (command_of(arguments, point, _WORKDIR.value) for point in points)
         print("\n".join(shlex.join(["python", *command]) for command in commands))
         return
+    from bert_jax.report import write_report
+
     if _AT_A_TIME.value > 1:
         import jax
 
         jax.config.update("jax_platforms", "cpu")  # the accelerators are for the processes that train
-    print(
-        run_points(
-            _CONFIG.value,
-            points,
-            _WORKDIR.value,
-            together=_TOGETHER.value,
-            at_a_time=_AT_A_TIME.value,
-            arguments=arguments,
-        )
+    said = run_points(
+        _CONFIG.value,
+        points,
+        _WORKDIR.value,
+        together=_TOGETHER.value,
+        at_a_time=_AT_A_TIME.value,
+        arguments=arguments,
     )
+    print(f"{said}\nreport: {write_report(_WORKDIR.value)}")
 
 
 if __name__ == "__main__":
