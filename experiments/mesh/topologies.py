@@ -92,6 +92,7 @@ class Topology:
             return
         # Otherwise the TPU's library looks for a machine that has one.
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+        os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no chip is held: others may compile meanwhile
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # without a device JAX cannot read what it has kept
         os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
         os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
