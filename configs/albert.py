@@ -24,8 +24,8 @@ SIZES = {"base": "L12_H768", "large": "L24_H1024", "xlarge": "L24_H2048_A16", "x
 def get_config(choices: str = "") -> ConfigDict:
     size = shared.choose("albert.py", choices, {"size": tuple(SIZES)})["size"]
     config = pretrain.get_config(f"size={SIZES[size]},seq=512,objective=mlm_sop,masking=ngram,optimizer=lamb")
-    config.model.update({"embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new"})
-    config.model.update({"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1})
+    config.update({"model": {"embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new"}})
+    config.update({"model": {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}})
     config.update({"phases": (), "batch_size": 4096, "train_steps": 125_000, "warmup_steps": 3125})
-    config.optimizer.learning_rate = 0.00176
+    config.update({"optimizer": {"learning_rate": 0.00176}})
     return config

@@ -7,8 +7,8 @@
         --config.init_from=runs/kobert --workdir runs/nsmc
 
 Choices after the colon: size= (base, and as pretrain.py's). KoBERT has 92 million parameters and read the Korean
-Wikipedia, 5 million sentences or 54 million words, on 32 V100; its README says no more. The rest is the paper's
-(appendix A.2), but for the steps: 150,000, by estimate 50 epochs of that Wikipedia, where the paper has 40 of its text.
+Wikipedia, 5 million sentences or 54 million words, on 32 V100. Its rates and steps are not known here: they are the
+paper's (appendix A.2), but 150,000 steps, by estimate 50 epochs of that Wikipedia, where the paper has 40 of its text.
 
 By estimate 8 hours on one A100 at 40 % of its peak. Published for KoBERT: NSMC 90.1 (its README), 89.6; KorNLI 79.0,
 KorSTS 79.6 (KoELECTRA's). This recipe has not been run yet. For more text raise ``vocab_size`` and the steps.

@@ -24,14 +24,14 @@ DECAY_RATIO = 0.1
 def get_config(choices: str = "") -> ConfigDict:
     size = shared.choose("modern.py", choices, {"size": "base"})["size"]
     config = pretrain.get_config(f"size={size},objective=mlm")
-    config.model.update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
-    config.model.attention_implementation = "auto"  # the fused kernels know no dropout
-    config.masking.rate = 0.3
+    config.update({"model": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}})
+    config.update({"model": {"attention_implementation": "auto"}})  # the fused kernels know no dropout
+    config.update({"masking": {"rate": 0.3}})
     config.update({"fill": "across_documents", "short_seq_prob": 0.0, "batch_size": 4096})
     config.phases = phases(70_000)
     config.update({"schedule": "warmup_stable_decay", "decay_ratio": DECAY_RATIO})
     config.update({"warmup_steps": None, "warmup_ratio": 0.06})
-    config.optimizer.update({"learning_rate": 5e-4, "b2": 0.98, "bias_correction": True})
+    config.update({"optimizer": {"learning_rate": 5e-4, "b2": 0.98, "bias_correction": True}})
     config.update({"eval_every_steps": 2000, "checkpoint_every_steps": 1000})
     return config
 

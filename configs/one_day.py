@@ -22,10 +22,10 @@ from configs import pretrain, shared
 def get_config(choices: str = "") -> ConfigDict:
     size = shared.choose("one_day.py", choices, {"size": "base"})["size"]
     config = pretrain.get_config(f"size={size},seq=128,objective=mlm")
-    config.model.update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
-    config.model.attention_implementation = "auto"  # the fused kernels know no dropout
+    config.update({"model": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}})
+    config.update({"model": {"attention_implementation": "auto"}})  # the fused kernels know no dropout
     config.update({"fill": "across_documents", "short_seq_prob": 0.0, "batch_size": 4096, "accumulation_steps": 16})
     config.update({"train_steps": 37_000, "warmup_steps": None, "warmup_ratio": 0.06})
-    config.optimizer.update({"learning_rate": 1e-3, "b2": 0.98, "bias_correction": True})
+    config.update({"optimizer": {"learning_rate": 1e-3, "b2": 0.98, "bias_correction": True}})
     config.update({"eval_every_steps": 2000, "checkpoint_every_steps": 1000})
     return config

@@ -27,8 +27,8 @@ def get_config(choices: str = "") -> ConfigDict:
     size = shared.choose("roberta.py", choices, {"size": "base"})["size"]
     learning_rate, warmup_steps = RATES.get(size, RATES["base"])
     config = pretrain.get_config(f"size={size},seq=512,objective=mlm")
-    config.model.update({"type_vocab_size": 1, "layer_norm_eps": 1e-5})
+    config.update({"model": {"type_vocab_size": 1, "layer_norm_eps": 1e-5}})
     config.update({"fill": "across_documents", "short_seq_prob": 0.0, "batch_size": 8192})
     config.update({"train_steps": 500_000, "warmup_steps": warmup_steps})
-    config.optimizer.update({"learning_rate": learning_rate, "b2": 0.98, "bias_correction": True})
+    config.update({"optimizer": {"learning_rate": learning_rate, "b2": 0.98, "bias_correction": True}})
     return config

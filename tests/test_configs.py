@@ -80,7 +80,7 @@ def test_successors_are_accepted(name: str, choices: str, steps: int, tiny_corpu
     phases = plan(settings, task)
     assert sum(phase.train_steps for phase in phases) == steps
     rates = [float(learning_rate_fraction(jnp.int32(steps * i // 20), settings, phases)) for i in range(21)]
-    assert max(rates) > 0.9 and rates[0] == rates[-1] == 0
+    assert max(rates) > 0.85 and rates[0] == rates[-1] == 0
     assert (settings.optimizer.name == "lamb") == (task.model.num_groups == 1) == (name == "albert")
 
 
@@ -115,26 +115,26 @@ def text_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.end_to_end
-@pytest.mark.parametrize("name", PRETRAINING)
-def test_every_recipe_of_pretraining_trains(name: str, text_corpora: Path, tmp_path: Path) -> None:
-    """Some steps of each phase, of a tiny model."""
-    config = import_module(f"configs.{name}").get_config("size=base")
+@pytest.mark.parametrize("name", [name for name in PRETRAINING if name != "pretrain"])
+def test_every_successor_trains(name: str, text_corpora: Path, tmp_path: Path) -> None:
+    """Two steps of a tiny model; where the recipe has another schedule, of each phase."""
+    config = import_module(f"configs.{name}").get_config()
     config.lock()
     config.corpus = str(text_corpora / PRETRAINING[name])
-    config.model.update({"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32})
-    config.update({"batch_size": 16, "max_seq_length": 32, "accumulation_steps": 2, "eval_examples": 16})
-    lengths = [32, 64][: len(config.phases) or 1]
-    if config.phases:
-        config.phases = tuple({"train_steps": 2, "max_seq_length": length, "batch_size": 16} for length in lengths)
-    else:
-        config.train_steps = 2
-    config.update({"log_every_steps": 1, "mesh": {"data": 1}})
+    layers = 2 if name == "albert" else 1
+    sizes = {"num_hidden_layers": layers, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    config.model.update(sizes | {"scan_layers": False})
+    config.update({"batch_size": 16, "max_seq_length": 32, "accumulation_steps": 1, "eval_examples": 16})
+    phases = [{"train_steps": 2}, {"train_steps": 2, "max_seq_length": 64}]
+    phases = phases[: len(config.phases) if config.schedule != "linear" else min(len(config.phases), 1)]
+    config.update({"phases": tuple(phases), "train_steps": None if phases else 2, "log_every_steps": 1})
+    config.mesh.data = 1
     if config.warmup_steps:
         config.warmup_steps = 1
     result = train(config, tmp_path)
     losses = [line["mlm_loss"] for line in read_metrics(tmp_path) if "loss" in line]
-    assert len(losses) == 2 * len(lengths) and np.isfinite(losses).all() and np.isfinite(result["mlm_loss"])
-    assert ("nsp_loss" in result) == (name in ("pretrain", "albert", "kobert"))
+    assert len(losses) == 2 * max(len(phases), 1) and np.isfinite([*losses, result["mlm_loss"]]).all()
+    assert ("nsp_loss" in result) == (name in ("albert", "kobert"))
 
 
 @pytest.mark.parametrize("choices", ["", "objective=ltr", "masking=0-0-100", "size=L1_H64_A4"])
