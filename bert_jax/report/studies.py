@@ -54,7 +54,8 @@ class Setting:
     @property
     def name(self) -> str:
         """What sets it apart."""
-        return ", ".join(self.parts.values()) or ("all runs" if len(self.entries) > 1 else self.entries[0].path)
+        first, *others = self.entries
+        return ", ".join(self.parts.values()) or ("all runs" if others else first.path)
 
     @property
     def learning_rate(self) -> float | None:
@@ -146,7 +147,7 @@ def study(entries: Sequence[Entry]) -> Study:
 def title_of(entry: Entry) -> str:
     """Task and data in a few words."""
     config = entry.run.config
-    data = config.get("data") if isinstance(config.get("data"), dict) else {}
+    data = config["data"] if isinstance(config.get("data"), dict) else {}
     last = os.path.basename(str(config.get("corpus") or config.get("data_dir") or "").rstrip("/"))
     named = [config.get("format"), data.get("name") or data.get("source"), last]
     name = next((one for one in named if isinstance(one, str) and one.strip("./")), "")

@@ -72,7 +72,7 @@ svg .band { fill: var(--line); opacity: .16; }
 svg path.change { stroke: var(--quiet); stroke-dasharray: 2 3; }
 svg circle { fill: var(--line); stroke: var(--card); stroke-width: 1; }
 .attention { display: flex; flex-wrap: wrap; gap: 28px; align-items: flex-start; } .attention > * { flex: 1 1 320px; }
-.maps { display: grid; grid-template-columns: auto repeat(var(--heads), minmax(28px, 150px)); gap: 8px 6px;
+.maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(20px, 150px)); gap: 8px 6px;
   align-items: center; font-size: 13px; }
 .maps small { display: block; font-size: 11.5px; line-height: 1.3; min-height: 1.3em; color: var(--quiet); }
 .map path { fill: var(--held); } .map .frame { fill: var(--card); stroke: var(--rule); stroke-width: .15; }
