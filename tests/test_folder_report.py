@@ -114,7 +114,7 @@ def test_statistics_of_each_setting(sweep: Path) -> None:
 def test_names_say_what_differs_and_only_that(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         {},
-        {"batch_size": 16, "init_from": "/runs/a/base"},
+        {"batch_size": 16, "init_from": "/runs/a/base", "log_every_steps": 7},
         {"batch_size": 8, "init_from": "/runs/b"},
     ]
     for number, change in enumerate(changes):

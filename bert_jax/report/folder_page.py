@@ -94,7 +94,7 @@ def settings_table(study: Study) -> str:
     if len(study.settings) > 1 and best is not None:
         about += f" Best by median: {best.name}."
     about = f'<p class="answer">{escape(about)} s.d. is with n − 1; a degenerate run gives one answer to all.</p>'
-    return f'<div class="card"><table>{head}<tbody>{"".join(rows)}</tbody></table>{about}</div>'
+    return f'<div class="card part"><table class="settings">{head}<tbody>{"".join(rows)}</tbody></table>{about}</div>'
 
 
 def statistics_cells(study: Study, setting: Setting, write: Callable[[Number], str]) -> list[str]:
