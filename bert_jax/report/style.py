@@ -72,9 +72,10 @@ svg .band { fill: var(--line); opacity: .16; }
 svg path.change { stroke: var(--quiet); stroke-dasharray: 2 3; }
 svg circle { fill: var(--line); stroke: var(--card); stroke-width: 1; }
 .attention { display: flex; flex-wrap: wrap; gap: 28px; align-items: flex-start; } .attention > * { flex: 1 1 320px; }
+.attention .maps { flex-basis: calc(var(--heads) * 80px); }
 .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(20px, 150px)); gap: 8px 6px;
-  align-items: center; font-size: 13px; }
-.maps small { display: block; font-size: 11.5px; line-height: 1.3; min-height: 1.3em; color: var(--quiet); }
+  font-size: 13px; }
+.maps small { display: block; font-size: 11px; line-height: 1.5; white-space: nowrap; color: var(--quiet); }
 .map path { fill: var(--held); } .map .frame { fill: var(--card); stroke: var(--rule); stroke-width: .15; }
 .map .w1 { opacity: .12; } .map .w2 { opacity: .25; } .map .w3 { opacity: .42; } .map .w4 { opacity: .6; }
 .map .w5 { opacity: .8; } .map .w6 { opacity: 1; } .large text { font-size: 11.5px; fill: var(--ink); }
@@ -111,6 +112,7 @@ code { font: 14px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
   .figures { grid-template-columns: 1fr 1fr; } .figures > div { padding: 12px 14px; } .figures dd { font-size: 21px; }
   figure, .card { padding: 14px; } svg text { font-size: 17px; } table { font-size: 14px; }
   td.number, th.number { padding-right: 6px; } .fillings li { grid-template-columns: 11ch 1fr 5.5ch; gap: 8px; }
+  .maps small { display: none; }
 }
 @media print {
   :root { --page: #fff; --card: #fff; --ink: #000; --quiet: #444; --rule: #ccc; --held: #0b6e69; --train: #8c9aa8;
