@@ -27,8 +27,8 @@ def test_squares_of_one_shade_are_joined() -> None:
     ("weights", "expected"),
     [
         (np.eye(6), ("itself", 1.0)),
-        (np.eye(6, k=1), ("the one after", 5 / 6)),
-        (np.eye(6, k=-1), ("the one before", 5 / 6)),
+        (np.eye(6, k=1), ("after", 5 / 6)),
+        (np.eye(6, k=-1), ("before", 5 / 6)),
         (np.tile([0.4, 0.0, 0.0, 0.3, 0.0, 0.3], (6, 1)), ("[SEP]", 0.6)),  # both separators
         (np.tile([0.7, 0.1, 0.1, 0.05, 0.0, 0.05], (6, 1)), ("[CLS]", 0.7)),
     ],

@@ -124,4 +124,4 @@ def test_several_runs_are_added_up() -> None:
     assert both == MaskedAccuracy(20, 10, (Bin(0, 3, 1, 2), Bin(4, 7, 1, 4)), (Bin(1, 10, 2, 6),))
     position, rank = accuracy_charts([("a", "s0", both)], interval=True)
     assert "a, position 4 to 7: 25.0% of 4" in position and "a, rank 1 to 10: 33.3% of 6" in rank
-    assert 'class="band s0"' in position
+    assert 'class="band s0"' in position and "a <b>33.3%</b>" in position  # of all, not of the last bin

@@ -45,8 +45,8 @@ def attention_view(found: AttentionMap) -> str:
     left_out = "" if (len(layers), len(heads)) == counts else " Layers and heads between are left out."
     about = (
         "Rows are the tokens that attend, columns what they attend to; darker is more, in steps from"
-        f" {SHADES[0]:.0%} to {SHADES[-1]:.0%}. Under a map: where most of a head's attention goes, if from"
-        f" {NAMED:.0%} on it goes to one place.{left_out}"
+        f" {SHADES[0]:.0%} to {SHADES[-1]:.0%}. Said under a map: to which one place at least {NAMED:.0%} of a head's"
+        f" attention goes, the token itself, the one before or after, the first or the last.{left_out}"
     )
     grid = f'<div class="maps" style="--heads:{len(heads)}">{"".join(rows)}</div>'
     large = large_map(found.weights[last].mean(0), found.tokens, f"Layer {last}, mean of its heads")
@@ -115,14 +115,15 @@ def squares(weights: Float[np.ndarray, "t t"]) -> Iterator[str]:
 def habit(weights: Float[np.ndarray, "t t"], tokens: Sequence[str]) -> tuple[str, float]:
     """Where most of a head's attention goes, of five places, and the share that goes there, mean over the tokens.
 
-    [CLS] is the first token and [SEP] every one like the last; before the first and after the last is nothing.
+    "itself" is the token, "before" and "after" are its neighbours, of which the first and the last have but one; the
+    other places are the first token ([CLS]), and all that are like the last ([SEP]).
     """
     separators = [i for i, token in enumerate(tokens) if token == tokens[-1]]
     size = len(tokens)
     shares = {
         "itself": np.trace(weights),
-        "the one before": np.trace(weights, -1),
-        "the one after": np.trace(weights, 1),
+        "before": np.trace(weights, -1),
+        "after": np.trace(weights, 1),
         tokens[0]: weights[:, 0].sum(),
         tokens[-1]: weights[:, separators].sum(),
     }

@@ -26,6 +26,7 @@ class Series:
         marked: every point of the line is a dot.
         band: lowest and highest value at every ``x``: what is shaded around the line.
         dots: (x, y, tooltip) of single values, which the line need not go through.
+        value: beside the name in the legend; None: the last of ``y``.
     """
 
     label: str
@@ -35,6 +36,12 @@ class Series:
     marked: bool = False
     band: tuple[Sequence[Number], Sequence[Number]] | None = None
     dots: Points = ()
+    value: Number | None = None
+
+    @property
+    def named_value(self) -> Number:
+        """What the legend says beside the name."""
+        return self.y[-1] if self.value is None else self.value
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,8 @@ def line_chart(
 
 
 def legend(series: Sequence[Series], levels: Sequence[Level], write: Callable[[Number], str]) -> str:
-    """The lines' names with their last values."""
-    items = [(one.kind, one.label, one.y[-1]) for one in series]
+    """The lines' names with a value each."""
+    items = [(one.kind, one.label, one.named_value) for one in series]
     items += [("level", level.label, level.value) for level in levels]
     return '<p class="legend">{}</p>'.format(
         "".join(

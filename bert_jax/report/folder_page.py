@@ -89,21 +89,29 @@ def settings_table(study: Study) -> str:
         if setting is best and len(study.settings) > 1:
             name = f"<b>{name}</b>"
         rows.append(table_row([name, *statistics_cells(study, setting, write)]))
-    head = table_head((title, "median", "mean", "s.d.", "best", "n", "degenerate"))
+    head = table_head((title, "median", "mean", "s.d.", "best", "n", *(("degenerate",) if told(study) else ())))
     about = f"{'Higher' if study.mode == 'max' else 'Lower'} is better; of the last evaluation of each finished run."
     if len(study.settings) > 1 and best is not None:
         about += f" Best by median: {best.name}."
-    about = f'<p class="answer">{escape(about)} s.d. is with n − 1; a degenerate run gives one answer to all.</p>'
-    return f'<div class="card"><table>{head}<tbody>{"".join(rows)}</tbody></table>{about}</div>'
+    about += " s.d. is with n − 1." + (" A degenerate run gives one answer to all." if told(study) else "")
+    about = f'<p class="answer">{escape(about)}</p>'
+    return f'<div class="card part"><table class="settings">{head}<tbody>{"".join(rows)}</tbody></table>{about}</div>'
 
 
 def statistics_cells(study: Study, setting: Setting, write: Callable[[Number], str]) -> list[str]:
     found = study.statistics(setting) if setting.complete else None
     if found is None:
-        return [*[NONE] * 4, "0", NONE]
-    deviation = NONE if found.deviation is None else write(found.deviation)
-    degenerate = str(found.degenerate) if found.degenerate else "0"
-    return [write(found.median), write(found.mean), deviation, write(found.best), str(found.n), degenerate]
+        cells = [NONE, NONE, NONE, NONE, "0", NONE]
+    else:
+        deviation = NONE if found.deviation is None else write(found.deviation)
+        cells = [write(found.median), write(found.mean), deviation, write(found.best), str(found.n)]
+        cells.append(str(found.degenerate))
+    return cells if told(study) else cells[:-1]
+
+
+def told(study: Study) -> bool:
+    """Whether evaluations say which runs are degenerate."""
+    return any("degenerate" in entry.run.last_evaluation for entry in study.entries)
 
 
 def runs_table(folder: Folder, study: Study) -> str:

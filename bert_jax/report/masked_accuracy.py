@@ -186,13 +186,14 @@ def accuracy_charts(runs: Sequence[tuple[str, str, MaskedAccuracy]], *, interval
 
 
 def accuracy_line(label: str, kind: str, bins: Sequence[Bin], name: str, interval: bool) -> Series:
-    """Every bin at its middle, of ranks the geometric one."""
+    """Every bin at its middle, of ranks the geometric one; the legend says the accuracy over all bins."""
     x = [math.sqrt(b.first * b.last) if name == "rank" else (b.first + b.last) / 2 for b in bins]
     y = [b.right / b.count for b in bins]
     tips = [f"{label}, {name} {b.first:,} to {b.last:,}: {b.right / b.count:.1%} of {b.count:,}" for b in bins]
     limits = [wilson(one.right, one.count) for one in bins]
     band = ([low for low, _ in limits], [high for _, high in limits]) if interval else None
-    return Series(label, x, y, kind, band=band, dots=list(zip(x, y, tips, strict=True)))
+    total = sum(one.right for one in bins) / sum(one.count for one in bins)
+    return Series(label, x, y, kind, band=band, dots=list(zip(x, y, tips, strict=True)), value=total)
 
 
 def wilson(right: int, count: int, z: float = 1.96) -> tuple[float, float]:

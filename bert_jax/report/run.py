@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from bert_jax.data.object_store import is_url
 from bert_jax.data.stored_corpus import stored_info
@@ -121,9 +121,6 @@ def read_run(workdir: str | Path) -> Run:
     """
     directory = Path(workdir).resolve()
     lines = read_metrics(directory)
-    for number, line in enumerate(lines, 1):
-        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            raise ValueError(f"{workdir}/{FILE} is damaged: line {number} has no step; remove it")
     training = [line for line in lines if is_number(line.get("loss"))]
     evaluations = [line for line in lines if any(name.startswith("eval/") for name in line)]
     if not training and not evaluations:
@@ -141,7 +138,7 @@ def read_run(workdir: str | Path) -> Run:
     )
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float))
 
 

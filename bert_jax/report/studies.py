@@ -17,7 +17,8 @@ from bert_jax.report.run import is_number
 RATE = "optimizer.learning_rate"
 # Runs that agree in these have figures that can be compared.
 SAME = ("task", "corpus", "data_dir", "data", "format", "version", "rules", "train", "dev", "test")
-NOT_COMPARED = ("seed", "labels")  # a run adds the labels that its data has
+# What tells no settings apart: the seed, the labels (a run adds those of its data), and what is not about learning.
+NOT_COMPARED = ("seed", "labels", "log_every_steps", "eval_every_steps", "checkpoint_every_steps", "keep_last")
 COLOURS = 8  # of the style sheet: s0 to s7
 # Of figures that are the score itself the name is shown.
 METRICS = ("accuracy", "f1", "matthews", "pearson", "spearman", "macro_f1", "exact_match")
@@ -54,7 +55,8 @@ class Setting:
     @property
     def name(self) -> str:
         """What sets it apart."""
-        return ", ".join(self.parts.values()) or ("all runs" if len(self.entries) > 1 else self.entries[0].path)
+        first, *others = self.entries
+        return ", ".join(self.parts.values()) or ("all runs" if others else first.path)
 
     @property
     def learning_rate(self) -> float | None:
@@ -146,10 +148,10 @@ def study(entries: Sequence[Entry]) -> Study:
 def title_of(entry: Entry) -> str:
     """Task and data in a few words."""
     config = entry.run.config
-    data = config.get("data") if isinstance(config.get("data"), dict) else {}
+    data = config["data"] if isinstance(config.get("data"), dict) else {}
     last = os.path.basename(str(config.get("corpus") or config.get("data_dir") or "").rstrip("/"))
-    named = [config.get("format"), data.get("name") or data.get("source"), last]
-    name = next((one for one in named if isinstance(one, str) and one.strip("./")), "")
+    named = [config.get("format"), data.get("name"), data.get("source"), last]
+    name = next((one for one in named if isinstance(one, str) and one.strip("./") and one != "table"), "")
     version = config.get("version")
     return " ".join(filter(None, (entry.run.task.capitalize(), version and str(version), name and f"on {name}")))
 
@@ -188,7 +190,7 @@ def settings_of(entries: Sequence[Entry]) -> list[Setting]:
 
 
 def flat(entry: Entry) -> Values:
-    """The config but the seed, dotted name -> text; of a run without one its folder, which nothing else has."""
+    """The config but for ``NOT_COMPARED``, dotted name -> text; a run without one is told by its folder."""
     values = dict(leaves(entry.run.config)) if entry.run.config else {"folder": entry.path}
     return {name: value for name, value in values.items() if name not in NOT_COMPARED}
 

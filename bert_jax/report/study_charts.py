@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.report.charts import Across, Number, Series, line_chart
 from bert_jax.report.elements import percent
-from bert_jax.report.figures import FINE_TUNED, SHARE, TO_THREE, figure_of
+from bert_jax.report.figures import SHARE, TO_THREE, figure_of
 from bert_jax.report.masked_accuracy import accuracy_charts, added, read_accuracy
 from bert_jax.report.studies import COLOURS, Study, colour
 
@@ -26,9 +26,8 @@ def learning_curves(study: Study) -> Iterator[str]:
 
 
 def held_out_figures(study: Study) -> list[str]:
-    """Those worth a chart: the one that decides, the loss, what the task is known by, and pre-training's."""
-    known_by = [name for name in FINE_TUNED if any(name in entry.run.last_evaluation for entry in study.entries)]
-    names = [study.figure, *known_by[:1], "loss", *PRETRAINING]
+    """Those worth a chart: the one that decides, the loss, and pre-training's."""
+    names = [study.figure, "loss", *PRETRAINING]
     return list(dict.fromkeys(name for name in names if name))
 
 

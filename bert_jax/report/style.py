@@ -72,9 +72,10 @@ svg .band { fill: var(--line); opacity: .16; }
 svg path.change { stroke: var(--quiet); stroke-dasharray: 2 3; }
 svg circle { fill: var(--line); stroke: var(--card); stroke-width: 1; }
 .attention { display: flex; flex-wrap: wrap; gap: 28px; align-items: flex-start; } .attention > * { flex: 1 1 320px; }
-.maps { display: grid; grid-template-columns: auto repeat(var(--heads), minmax(28px, 150px)); gap: 8px 6px;
-  align-items: center; font-size: 13px; }
-.maps small { display: block; font-size: 11.5px; line-height: 1.3; min-height: 1.3em; color: var(--quiet); }
+.attention .maps { flex-basis: calc(var(--heads) * 80px); }
+.maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(20px, 150px)); gap: 8px 6px;
+  font-size: 13px; }
+.maps small { display: block; font-size: 11px; line-height: 1.5; white-space: nowrap; color: var(--quiet); }
 .map path { fill: var(--held); } .map .frame { fill: var(--card); stroke: var(--rule); stroke-width: .15; }
 .map .w1 { opacity: .12; } .map .w2 { opacity: .25; } .map .w3 { opacity: .42; } .map .w4 { opacity: .6; }
 .map .w5 { opacity: .8; } .map .w6 { opacity: 1; } .large text { font-size: 11.5px; fill: var(--ink); }
@@ -100,6 +101,7 @@ th, td { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--
 thead th { color: var(--quiet); border-top: 0; }
 .number { text-align: right; } .number, .number ~ th, tr th:has(+ .number) { white-space: nowrap; }
 th.name { width: 42%; color: var(--quiet); }
+.settings tbody th { white-space: normal; }
 .runs .group th { padding-top: 14px; font-weight: 600; } .runs .status { font-weight: 400; }
 details { margin-top: 12px; background: var(--card); border: 1px solid var(--rule); border-radius: 12px;
   padding: 0 20px; }
@@ -110,6 +112,7 @@ code { font: 14px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
   .figures { grid-template-columns: 1fr 1fr; } .figures > div { padding: 12px 14px; } .figures dd { font-size: 21px; }
   figure, .card { padding: 14px; } svg text { font-size: 17px; } table { font-size: 14px; }
   td.number, th.number { padding-right: 6px; } .fillings li { grid-template-columns: 11ch 1fr 5.5ch; gap: 8px; }
+  .maps small { display: none; }
 }
 @media print {
   :root { --page: #fff; --card: #fff; --ink: #000; --quiet: #444; --rule: #ccc; --held: #0b6e69; --train: #8c9aa8;

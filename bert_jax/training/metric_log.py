@@ -156,14 +156,21 @@ def _finite(values: dict[str, float]) -> bool:
 
 
 def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
-    """The lines of ``workdir/metrics.jsonl``; a last line that a kill cut short is left out."""
+    """The lines of ``workdir/metrics.jsonl``; a last line that a kill cut short is left out.
+
+    Raises:
+        ValueError: a line that is none of ours.
+    """
     path = Path(workdir) / FILE
     lines: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for number, text in enumerate(path.read_text().splitlines() if path.exists() else (), 1):
         try:
-            lines.append(json.loads(line))
+            line = json.loads(text)
         except json.JSONDecodeError:
             break
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+            raise ValueError(f"{path} is damaged: line {number} has no step; remove it")
+        lines.append(line)
     return lines
 
 
