@@ -10,6 +10,8 @@ Otherwise as pretrain.py but for what a run of minutes needs and one of days doe
 larger rate and larger initial weights, an output bias that knows how frequent each piece is, no dropout.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import pretrain, quickstart, shared
@@ -20,7 +22,7 @@ CHOICES = {key: pretrain.CHOICES[key] for key in ("objective", "masking")} | {"s
 
 def get_config(choices: str = "") -> ConfigDict:
     chosen = shared.choose("laptop.py", choices, CHOICES)
-    config = pretrain.get_config(",".join(f"{key}={value}" for key, value in chosen.items()))
+    config: Any = pretrain.get_config(",".join(f"{key}={value}" for key, value in chosen.items()))
     config.model.update({"dtype": "float32", "scan_layers": False, "max_position_embeddings": 128})
     config.model.update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.05})
     config.optimizer.update({"learning_rate": 3e-3, "b2": 0.98, "eps": 1e-8, "bias_correction": True})

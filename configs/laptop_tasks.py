@@ -9,6 +9,8 @@ own but for what thousands of rows and so small a model need: more and larger st
 al. 2021). Three seeds.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import features, glue, ner, shared, squad, swag
@@ -30,7 +32,7 @@ def get_config(choices: str = "") -> ConfigDict:
     frozen = chosen["features"] != "none"
     if frozen and recipe is not ner:
         raise ValueError(f"laptop_tasks.py has no features of task={chosen['task']}; take task=wnut17")
-    config = features.get_config(f"{own},features={chosen['features']}") if frozen else recipe.get_config(own)
+    config: Any = features.get_config(f"{own},features={chosen['features']}") if frozen else recipe.get_config(own)
     config.update({"batch_size": 32, "max_seq_length": 128, "train_epochs": epochs})
     config.optimizer.update({"learning_rate": 1e-3 if frozen else 5e-4, "bias_correction": True})
     if frozen:

@@ -55,12 +55,12 @@ class Published:
 
 
 class Line(NamedTuple):
-    """One cell: its names, the paper's figure (None: it has none), and ours; None for another system."""
+    """One cell: its names, the paper's figure (None: it has none), and where ours comes from."""
 
     row: str
     column: str
     paper: float | None
-    cell: Cell | None
+    cell: Cell
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,18 @@ class Table:
     lower_is_better: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def lines(self, *, others: bool) -> Iterator[Line]:
-        """Row by row, in the paper's order where it has the row; ``others``: those of other systems too."""
-        ours = list(dict.fromkeys(row for row, _ in self.cells))
-        theirs = [row for row in self.paper.rows if row not in ours] if others else []
-        known = list(self.paper.rows)
-        rows = sorted((*ours, *theirs), key=known.index) if set(ours) <= set(known) else [*ours, *theirs]
-        for row in rows:
-            mine = {column: cell for (one, column), cell in self.cells.items() if one == row}
-            for column in mine or self.paper.columns:
-                figure = self.paper.figure(row, self.stands_for.get(column, column))
-                if mine or figure is not None:
-                    yield Line(row, column, figure, mine.get(column))
+    def lines(self) -> Iterator[Line]:
+        """Our cells, in the order given."""
+        for (row, column), cell in self.cells.items():
+            yield Line(row, column, self.paper.figure(row, self.stands_for.get(column, column)), cell)
+
+    def others(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """The other systems' rows: name, figures by column."""
+        ours = {row for row, _ in self.cells}
+        for row, figures in self.paper.rows.items():
+            if row not in ours:
+                found = zip(self.paper.columns, figures, strict=True)
+                yield row, {column: figure for column, figure in found if figure is not None}
 
 
 @dataclass(frozen=True)

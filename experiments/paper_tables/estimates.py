@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from experiments.paper_tables.run import Run
 
 MASKED, VOCABULARY = 0.15, 30_000
@@ -68,7 +66,7 @@ def where(run: Run, machine: Machine) -> str:
     return machine.name if run.recipe and run.config().task == "pretraining" else machine.one
 
 
-def pretraining_work(config: ConfigDict, vocabulary: int) -> list[tuple[int, float]]:
+def pretraining_work(config: Any, vocabulary: int) -> list[tuple[int, float]]:
     """(steps, FLOP of a step) of every phase."""
     model, predicted = config.model, 1.0 if config.objective in ("ltr", "rtl") else MASKED
     head = model.hidden_size * (model.hidden_size + vocabulary)
@@ -79,7 +77,7 @@ def pretraining_work(config: ConfigDict, vocabulary: int) -> list[tuple[int, flo
     return work
 
 
-def fine_tuning_work(config: ConfigDict, model: ConfigDict, data: DataSet) -> tuple[float, float]:
+def fine_tuning_work(config: Any, model: Any, data: DataSet) -> tuple[float, float]:
     """(steps, FLOP of a step). Of frozen features only the layers on top learn."""
     width = model.hidden_size
     flop = 0.0 if config.task == "features" else token_flop(model, data.tokens)
@@ -102,7 +100,7 @@ def bilstm_parameters(width: int, size: int) -> int:
     return 2 * 4 * size * ((width + size) + (2 * size + size))
 
 
-def encoder(run: Run, runs: Mapping[str, Run]) -> ConfigDict:
+def encoder(run: Run, runs: Mapping[str, Run]) -> Any:
     """``config.model`` of the pre-training that a run goes back to."""
     while not run.recipe or run.config().task != "pretraining":
         run = runs[run.after[0]]

@@ -32,7 +32,7 @@ CURVES = {"masked LM": "base", "left-to-right": "ltr"}
 
 def pretraining(places: Places) -> list[Run]:
     """The corpora, and every model from scratch."""
-    every = {"keep_last": 100}  # Figure 5 begins with checkpoints on the way, 10,000 steps apart
+    every: dict[str, Any] = {"keep_last": 100}  # Figure 5 begins with checkpoints on the way, 10,000 steps apart
     sizes = [size for size in SIZES.values() if size not in ("base", "large")]
     return [
         corpus(places, "corpus", "--lowercase"),

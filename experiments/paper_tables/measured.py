@@ -8,7 +8,8 @@ from typing import Any
 
 from experiments.paper_tables.cell import BEST, Cell
 from experiments.paper_tables.results import Library, Results
-from experiments.sweep_points import best_of, name_of, value_of
+from experiments.sweep_points import name_of
+from experiments.sweep_table import best_of, value_of
 
 
 @dataclass(frozen=True)

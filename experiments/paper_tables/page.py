@@ -14,7 +14,6 @@ from experiments.paper_tables.run import Places, Run
 from experiments.tables import marked, plain
 
 MEASURED, SCALED_DOWN, NOT_RUN = "measured", "scaled down", "not run"
-OTHER = "other system"
 HEADER = ("row", "cell", "paper", "ours", "diff.", "spread", "seeds", "state", "time", "hardware", "command")
 SMALL_HEADER = ("row", "cell", "ours", "spread", "seeds", "order", "paper's order", "paper", *HEADER[7:])
 WIDTH = 120
@@ -27,19 +26,20 @@ class Filled(NamedTuple):
     found: Measured | None
 
 
-def fill(table: Table, library: Library, *, others: bool) -> list[Filled]:
-    return [Filled(line, measure(line.cell, library) if line.cell else None) for line in table.lines(others=others)]
+def fill(table: Table, library: Library) -> list[Filled]:
+    return [Filled(line, measure(line.cell, library)) for line in table.lines()]
 
 
 def page(name: str, scale: Scale, library: Library, places: Places, *, markdown: bool) -> str:
     """A table, what to mind, and its commands."""
     table, runs = scale.tables[name], scale.runs_of([name])
-    lines = fill(table, library, others=not scale.scaled_down)
+    lines = fill(table, library)
     numbers = {run.name: number for number, run in enumerate(runs, 1)}
     rows = small_rows(table, lines, scale, numbers) if scale.scaled_down else full_rows(lines, scale, numbers)
     header = SMALL_HEADER if scale.scaled_down else HEADER
     title = f"{table.paper.title}{', scaled down' if scale.scaled_down else ''}"
     notes = [*table.notes, *reasons(lines), *(line for run in runs for line in library.complaints(run.name))]
+    notes += [] if scale.scaled_down else other_systems(table)
     commands = command_lines(runs, numbers, scale, places)
     if markdown:
         title, below = f"## {title}", [f"- {note}" for note in notes]
@@ -55,11 +55,12 @@ def full_rows(lines: Sequence[Filled], scale: Scale, numbers: Mapping[str, int])
     rows = []
     for one in lines:
         line, found = one.line, one.found
-        comparable = found is not None and line.paper is not None and line.cell is not None and not line.cell.split
-        difference = number(found.value - line.paper, "+") if comparable else ""
-        split = f" ({line.cell.split})" if found and line.cell and line.cell.split else ""
+        split = f" ({line.cell.split})" if found and line.cell.split else ""
+        difference = None if found is None or line.paper is None or split else found.value - line.paper
         ours = f"{number(found.value if found else None)}{split}"
-        rows.append((line.row, line.column, number(line.paper), ours, difference, *rest(one, scale, numbers)))
+        rows.append(
+            (line.row, line.column, number(line.paper), ours, number(difference, "+"), *rest(one, scale, numbers))
+        )
     return rows
 
 
@@ -101,8 +102,6 @@ def orders(table: Table, lines: Sequence[Filled], column: str, *, theirs: bool) 
 def rest(one: Filled, scale: Scale, numbers: Mapping[str, int]) -> tuple[str, ...]:
     """Spread, seeds, state, time, hardware and command of a line."""
     cell, found = one.line.cell, one.found
-    if cell is None:
-        return ("", "", OTHER, "", "", "")
     command = f"[{numbers[cell.run]}]" if cell.run else "none"
     if found is None:
         run = scale.runs.get(cell.run)
@@ -118,9 +117,18 @@ def reasons(lines: Sequence[Filled]) -> list[str]:
     """Why cells cannot be filled, each reason once with its cells."""
     found: dict[str, list[str]] = {}
     for one in lines:
-        if one.line.cell and one.line.cell.reason:
+        if one.line.cell.reason:
             found.setdefault(one.line.cell.reason, []).append(f"{one.line.row}, {one.line.column}")
     return [f"Not filled: {'; '.join(cells)}: {reason}." for reason, cells in found.items()]
+
+
+def other_systems(table: Table) -> list[str]:
+    """The paper's figures of rows that are not ours."""
+    rows = (
+        (row, "; ".join(f"{column} {number(figure)}" for column, figure in found.items()))
+        for row, found in table.others()
+    )
+    return [f"Of another system, by the paper: {row}: {figures}" for row, figures in rows]
 
 
 def command_lines(runs: Sequence[Run], numbers: Mapping[str, int], scale: Scale, places: Places) -> list[str]:

@@ -1,12 +1,11 @@
 """Results files: where they are looked for, what they must carry, and which are refused.
 
-A sweep's is its ``sweep.json``. A pre-training is brought into the same form: one point, with the figures of its last
-evaluation. What is collected has the same content, but for where things lay.
+A sweep's is its ``sweep.json``. The ``result.json`` of a run of ``experiments.train`` is brought into the same form,
+with one point. What is collected has the same content, but for where things lay.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +14,10 @@ from typing import Any
 
 from bert_jax.data.writing import write_json
 from bert_jax.training.metric_log import read_metrics
+from bert_jax.training.result import read_result
 from bert_jax.training.settings import differences
 from bert_jax.training.source import CONFIG
-from bert_jax.training.workdir import ENVIRONMENT, PATHS
+from bert_jax.training.workdir import PATHS
 from experiments.paper_tables.run import TRAIN, Run
 from experiments.sweep_points import RESULTS, name_of
 
@@ -128,45 +128,17 @@ def parse(path: Path) -> Any:
 
 
 def of_training(workdir: Path) -> Results | None:
-    """A finished pre-training in the form of a sweep of one point; None where none has begun.
-
-    ``seconds`` are those of its steps, without evaluations and interruptions.
-    """
+    """A finished run of ``experiments.train`` in the form of a sweep of one point; None where none has begun."""
     if not (workdir / CONFIG).exists():
         return None
-    config, lines = parse(workdir / CONFIG), read_metrics(workdir)
-    evaluated = [line for line in lines if "eval/mlm_loss" in line]
-    reached, total = (lines[-1]["step"] if lines else 0), steps_of(config)
-    if not evaluated or evaluated[-1]["step"] < total:
-        raise Unfinished(f"{workdir} is not finished (step {reached:,} of {total:,}); the same command goes on")
-    result = {name.removeprefix("eval/"): value for name, value in evaluated[-1].items() if name.startswith("eval/")}
-    corpus = Path(config["corpus"]) / "corpus.json"
-    run = {
-        "point": {},
-        "figure": "mlm_loss",
-        "mode": "min",
-        "result": result,
-        "environment": parse(workdir / ENVIRONMENT),
-        "data": parse(corpus)["content_sha256"] if corpus.exists() else None,
-        "seconds": training_seconds(lines),
-        "date": datetime.datetime.fromtimestamp(evaluated[-1]["time"], datetime.UTC).date().isoformat(),
-    }
-    return {"config": config, "points": {"": run}}
-
-
-def steps_of(config: Mapping[str, Any]) -> int:
-    """Of all phases of a pre-training."""
-    return sum(phase["train_steps"] for phase in config["phases"]) if config.get("phases") else config["train_steps"]
-
-
-def training_seconds(lines: list[dict[str, Any]]) -> float:
-    """By the speed that each line of training figures gives."""
-    seconds, last = 0.0, 0
-    for line in lines:
-        if "steps_per_second" in line:
-            seconds += (line["step"] - last) / line["steps_per_second"]
-            last = line["step"]
-    return round(seconds, 1)
+    config, found = parse(workdir / CONFIG), read_result(workdir)
+    config.pop("labels", None)  # found in the data
+    if found is None:
+        lines = read_metrics(workdir)
+        step = lines[-1]["step"] if lines else 0
+        raise Unfinished(f"{workdir} is not finished (step {step:,}); the same command goes on")
+    figure, mode = ("mlm_loss", "min") if config.get("task") == "pretraining" else ("f1", "max")
+    return {"config": config, "points": {"": found | {"point": {}, "figure": figure, "mode": mode}}}
 
 
 def check(run: Run, results: Results, path: Path) -> None:

@@ -52,8 +52,7 @@ class Run:
 
     @property
     def has_results(self) -> bool:
-        """Whether its figures are read: of sweeps and of pre-training, not of a fine-tuning on the way to another."""
-        return self.program == SWEEP or (self.program == TRAIN and not self.learns_from)
+        return self.program in (TRAIN, SWEEP)
 
     def command(self, places: Places) -> str:
         """One line for a shell; run again, it goes on, or does nothing where all is there."""

@@ -1,7 +1,7 @@
 """Results of the paper's tables as runs would leave them, with figures made up."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,19 @@ ENVIRONMENT = {
 }
 
 
-def write_training(run: Run, runs: Path, figures: Mapping[str, float], steps: int | None = None) -> Path:
-    """A pre-training of 10 steps a second that has reached ``steps``; all by default. Its folder."""
-    folder, config = runs / run.name, run.wanted()
-    corpus = Path(config["corpus"])
-    corpus.mkdir(parents=True, exist_ok=True)
-    (corpus / "corpus.json").write_text(json.dumps({"content_sha256": "c0ffee"}))
-    total = sum(phase["train_steps"] for phase in config["phases"])
-    step = total if steps is None else steps
-    lines = [
-        {"step": step // 2, "time": 1e9, "loss": 7.0, "steps_per_second": 10.0},
-        {"step": step, "time": 1e9 + 5, "loss": 6.0, "steps_per_second": 5.0},
-        {"step": step, "time": 1e9 + 9} | {f"eval/{name}": value for name, value in figures.items()},
-    ]
+def write_training(run: Run, runs: Path, figures: Mapping[str, float] | None) -> Path:
+    """A pre-training of an hour that has reached these figures; None: one that is at step 100. Its folder."""
+    folder = runs / run.name
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "config.json").write_text(json.dumps(run.wanted()))
+    (folder / "metrics.jsonl").write_text('{"step": 50, "loss": 7.0}\n{"step": 100, "loss": 6.0}\n')
+    if figures is not None:
+        about = {"environment": ENVIRONMENT, "data": "c0ffee", "seconds": 3600.0, "date": "2026-11-30"}
+        (folder / "result.json").write_text(json.dumps({"step": 1_000_000, "result": dict(figures)} | about))
     return folder
 
 
-def write_sweep(run: Run, runs: Path, figure: str, results: list[Mapping[str, float]]) -> Path:
+def write_sweep(run: Run, runs: Path, figure: str, results: Sequence[Mapping[str, float]]) -> Path:
     """A sweep whose first points have these results, chosen by ``figure``; 60 seconds a point. Its ``sweep.json``."""
     points: dict[str, Any] = {}
     for point, result in zip(run.points(), results, strict=False):

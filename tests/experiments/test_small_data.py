@@ -11,7 +11,7 @@ from bert_jax.data.columns import FORMATS, read_columns
 from bert_jax.data.glue import read_glue
 from bert_jax.data.squad import read_questions
 from bert_jax.data.text_files import Problems
-from experiments.small_data import QUESTIONS, TASKS, main
+from experiments.small_data import QUESTIONS, TASKS, main, pieces
 
 
 def test_every_task_is_read_by_its_own_reader(shared_data: Path, tmp_path: Path) -> None:
@@ -35,6 +35,12 @@ def test_every_task_is_read_by_its_own_reader(shared_data: Path, tmp_path: Path)
         assert any(question.is_impossible for question in dev) == (version == "2.0")
     with pytest.raises(SystemExit, match="small exists; give another --output or delete it"):
         main(["--data", str(shared_data), "--output", str(output)])
+
+
+def test_a_book_in_pieces_of_whole_lines() -> None:
+    lines = [f"{number:04} {'x' * 994}\n" for number in range(40)]  # 1,000 characters each
+    found = pieces("".join(lines))
+    assert [len(piece) for piece in found] == [15_000, 15_000, 10_000] and "".join(found) == "".join(lines)
 
 
 def test_what_is_not_there_leaves_nothing(tmp_path: Path) -> None:
