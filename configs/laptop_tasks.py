@@ -17,7 +17,7 @@ from configs import features, glue, ner, shared, squad, swag
 
 # Recipe, its choices, epochs.
 TASKS = {
-    "sts-b": (glue, "task=sts-b", 3.0),
+    "sts-b": (glue, "task=sts-b", 2.0),
     "qnli": (glue, "task=qnli", 2.0),
     "squad1": (squad, "version=1.1", 2.0),
     "squad2": (squad, "version=2.0", 2.0),
@@ -36,7 +36,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.update({"batch_size": 32, "max_seq_length": 128, "train_epochs": epochs})
     config.optimizer.update({"learning_rate": 1e-3 if frozen else 5e-4, "bias_correction": True})
     if frozen:
-        config.update({"bilstm_size": 128, "train_epochs": 5.0})
+        config.update({"bilstm_size": 128, "train_epochs": 3.0})
     else:
         config.model.update({"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1})
     if recipe is squad:

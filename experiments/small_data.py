@@ -29,7 +29,7 @@ TASKS = (
 # Folder, file, version; in questions.
 QUESTIONS = (
     ("squad1", "squad/dev-v1.1-subset.json", "1.1", Sizes(1000, 500)),
-    ("squad2", "squad/dev-v2.0-half.json", "2.0", Sizes(2000, 1000)),
+    ("squad2", "squad/dev-v2.0-half.json", "2.0", Sizes(1000, 500)),
 )
 
 

@@ -35,8 +35,8 @@ class Run:
         program: a module of ``experiments``.
         recipe: of ``TRAIN`` and ``SWEEP``: a file of ``configs`` and its choices, ``glue.py:task=mrpc``.
         changes: to fields of its config, by their paths.
-        arguments: of another program.
-        makes: what such a program leaves, where the program itself does not go on from what is there.
+        arguments: of the program besides these.
+        makes: what it leaves, where the program does not itself go on from what is there.
         after: names of the runs that must be finished before; the first is what a fine-tuning begins with.
         learns_from: name of the data set of a fine-tuning, for estimates.
     """
@@ -56,12 +56,12 @@ class Run:
 
     def command(self, places: Places) -> str:
         """One line for a shell; run again, it goes on, or does nothing where all is there."""
-        words = ["python", "-m", f"experiments.{self.program}", *self.arguments]
+        words = ["python", "-m", f"experiments.{self.program}"]
         if self.recipe:
             words += ["--config", f"configs/{self.recipe}"]
             words += [f"--config.{name}={value}" for name, value in self.changes.items()]
             words += ["--workdir", f"{places.runs}/{self.name}"]
-        line = shlex.join(words)
+        line = shlex.join([*words, *self.arguments])
         return f"test -e {shlex.quote(self.makes)} || {line}" if self.makes else line
 
     def config(self) -> ConfigDict:
