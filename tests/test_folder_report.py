@@ -127,7 +127,7 @@ def test_names_say_what_differs_and_only_that(tmp_path: Path) -> None:
         "batch_size=None, init_from=None",
     ]
     assert [len(setting.entries) for setting in study.settings] == [2, 2, 2]
-    assert [setting.kind for setting in study.settings] == ["s0", "s4", "s7"]
+    assert [setting.kind for setting in study.settings] == ["s0", "s3", "s7"]
     assert shortened(["a.b", "c.b", "d.e"]) == ["a.b", "c.b", "e"]
     assert without_common_folder(["/r/x/1", "/r/y/2", "None"]) == ["x/1", "y/2", "None"]
     assert sorted(["b", "10", "9", "5e-05"], key=order) == ["5e-05", "9", "10", "b"]
