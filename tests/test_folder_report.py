@@ -144,6 +144,9 @@ def test_only_finished_runs_count(tmp_path: Path) -> None:
     assert ["2", "at step 20 of 40", "0.1000", "0.050", "1,000", "10 s"] in rows
     page = page_of(tmp_path)
     assert "2 finished · 2 not finished" in page.text and "Best by median: learning_rate=0.0001" in page.text
+    for seed in (0, 1):
+        shutil.rmtree(tmp_path / str(seed))
+    assert "Best by median" not in page_of(tmp_path).text
 
 
 def test_a_score_of_one_metric_has_its_name(tmp_path: Path) -> None:
