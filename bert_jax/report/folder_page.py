@@ -82,7 +82,7 @@ def settings_table(study: Study) -> str:
     if study.figure is None:
         return '<p class="quiet">Nothing was evaluated yet.</p>'
     title, _, write = figure_of(study.figure)
-    best = next(iter(study.ranked()), None)
+    best = next((setting for setting in study.ranked() if setting.complete), None)
     rows = []
     for setting in study.settings:
         name = f'<span class="key {setting.kind}"><i></i>{escape(setting.name)}</span>'

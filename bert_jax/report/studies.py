@@ -169,7 +169,7 @@ def coloured(study: Study) -> tuple[Setting, ...]:
 
 def colour(place: int, count: int) -> str:
     """Of one of ``count`` things in order, as far apart in the palette as can be."""
-    return f"s{round(place * (COLOURS - 1) / (count - 1)) if count > 1 else 2}"
+    return f"s{math.ceil(place * (COLOURS - 1) / (count - 1) - 0.5) if count > 1 else 2}"
 
 
 def settings_of(entries: Sequence[Entry]) -> list[Setting]:

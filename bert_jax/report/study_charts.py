@@ -66,7 +66,7 @@ def spread(curves: Sequence[Curve]) -> tuple[list[Number], list[float], list[Num
 def sensitivity(study: Study) -> str:
     """The figure against the learning rate, where the settings differ in it: a dot a seed, a line through the medians.
 
-    Where they differ in more, a line for everything else that is the same.
+    Where they differ in more, a line for everything else that is the same. The legend says the best median of each.
     """
     if not study.figure:
         return ""
@@ -86,7 +86,8 @@ def sensitivity(study: Study) -> str:
         medians = [statistics.median(value for other, value, _ in dots if other == rate) for rate in own]
         kind = colour(place, len(lines)) if len(lines) <= COLOURS else "rest"
         tips = [(rate, value, f"{path}: {write(value)}") for rate, value, path in dots]
-        series.append(Series(name or "median", own, medians, kind, dots=tips))
+        best = (max if study.mode == "max" else min)(medians)
+        series.append(Series(name or "median", own, medians, kind, dots=tips, value=best))
     across = Across("learning rate", log=True, ticks=rates if len(rates) <= COLOURS else (rates[0], rates[-1]))
     return line_chart(f"{title} by learning rate", series, write=write, across=across, **axis(write))
 

@@ -101,7 +101,8 @@ th, td { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--
 thead th { color: var(--quiet); border-top: 0; }
 .number { text-align: right; } .number, .number ~ th, tr th:has(+ .number) { white-space: nowrap; }
 th.name { width: 42%; color: var(--quiet); }
-.settings tbody th { white-space: normal; }
+.settings tbody th { white-space: normal; } .settings th:first-child, .runs th:first-child { min-width: 22ch; }
+.runs td:nth-child(2) { min-width: 14ch; }
 .runs .group th { padding-top: 14px; font-weight: 600; } .runs .status { font-weight: 400; }
 details { margin-top: 12px; background: var(--card); border: 1px solid var(--rule); border-radius: 12px;
   padding: 0 20px; }
