@@ -40,7 +40,7 @@ def get_config(choices: str = "") -> ConfigDict:
     else:
         config.model.update({"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1})
     if recipe is squad:
-        config.update({"doc_stride": 64, "max_query_length": 32})
+        config.update({"doc_stride": 96, "max_query_length": 32})
     return config
 
 

@@ -28,8 +28,8 @@ TASKS = (
 )
 # Folder, file, version; in questions.
 QUESTIONS = (
-    ("squad1", "squad/dev-v1.1-subset.json", "1.1", Sizes(1000, 500)),
-    ("squad2", "squad/dev-v2.0-half.json", "2.0", Sizes(1000, 500)),
+    ("squad1", "squad/dev-v1.1-subset.json", "1.1", Sizes(700, 400)),
+    ("squad2", "squad/dev-v2.0-half.json", "2.0", Sizes(700, 400)),
 )
 
 
