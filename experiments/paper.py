@@ -1,8 +1,8 @@
 """The paper's tables: of every cell of ours the command, its hours, the paper's figure and what was reached here.
 
-    python -m experiments.paper --table 5                     # 1 to 8, figure5, or all
-    python -m experiments.paper --table 5 --commands | sh     # reproduces it; started again, it goes on
-    python -m experiments.paper --collect                     # keeps finished results in experiments/results/paper
+    python -m experiments.paper --table 5                      # 1 to 8, figure5, or all
+    python -m experiments.paper --table 5 --commands | sh -e   # reproduces it; started again, it goes on
+    python -m experiments.paper --collect                      # keeps finished results in experiments/results/paper
 
 A cell is filled from a results file alone: ``sweep.json`` of a fine-tuning, the folder of a pre-training, or what was
 collected of them. The file must be of the config that the cell asks for, whole, and say code, data, hardware, versions
@@ -13,7 +13,10 @@ pre-training's text. Hours of what was not run are estimates (``experiments/pape
 
 --scale small are the same tables at the size of a laptop, on the small sets that --data then names (17 books and
 WikiText-2; STS-B; QNLI's, SQuAD's and HellaSwag's development sets, split anew; WNUT-17): nothing there is to be
-subtracted from the paper's figures, but the order of the rows can be compared. --plan says what takes how long.
+subtracted from the paper's figures, but the order of the rows can be compared. 93 runs, about two hours on two CPU
+cores by estimate; --plan says what takes how long:
+
+    python -m experiments.paper --scale small --data DIR --commands | sh -e
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from experiments.sweep_points import Point, common, points_of
 
 ROOT = Path(__file__).parents[2]
 TRAIN, SWEEP = "train", "sweep"  # the programs that take a config
+RESULT = "result.json"  # what a finished training leaves (training/result.py, which would take JAX along)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Run:
         recipe: of ``TRAIN`` and ``SWEEP``: a file of ``configs`` and its choices, ``glue.py:task=mrpc``.
         changes: to fields of its config, by their paths.
         arguments: of the program besides these.
-        makes: what it leaves, where the program does not itself go on from what is there.
+        makes: what it leaves, where another program does not itself see that all is there.
         after: names of the runs that must be finished before; the first is what a fine-tuning begins with.
         learns_from: name of the data set of a fine-tuning, for estimates.
     """
@@ -62,7 +63,9 @@ class Run:
             words += [f"--config.{name}={value}" for name, value in self.changes.items()]
             words += ["--workdir", f"{places.runs}/{self.name}"]
         line = shlex.join([*words, *self.arguments])
-        return f"test -e {shlex.quote(self.makes)} || {line}" if self.makes else line
+        # A finished training would evaluate once more.
+        makes = f"{places.runs}/{self.name}/{RESULT}" if self.program == TRAIN else self.makes
+        return f"test -e {shlex.quote(makes)} || {line}" if makes else line
 
     def config(self) -> ConfigDict:
         """ValueError, KeyError, TypeError: the recipe has no such choice or field, or it is of another type."""

@@ -51,8 +51,8 @@ TASKS = {
 DATA_SETS = {
     "sts-b": DataSet(4000, 24),
     "qnli": DataSet(2000, 70),
-    "squad1": DataSet(2200, 121),
-    "squad2": DataSet(2200, 121),
+    "squad1": DataSet(2665, 114),
+    "squad2": DataSet(2529, 110),
     "hellaswag": DataSet(400, 221),
     "wnut17": DataSet(2000, 38),
 }

@@ -11,11 +11,19 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
+from bert_jax.training.result import FILE
 from experiments import build_corpus
 from experiments.paper import main
 from experiments.paper_tables import full, small
 from experiments.paper_tables.cell import Cell, Published, Scale, Table
-from experiments.paper_tables.estimates import DataSet, Machine, bilstm_parameters, fine_tuning_work, pretraining_work
+from experiments.paper_tables.estimates import (
+    DataSet,
+    Machine,
+    bilstm_parameters,
+    fine_tuning_work,
+    pretraining_work,
+    seconds,
+)
 from experiments.paper_tables.measured import measure
 from experiments.paper_tables.page import HEADER, fill, orders, page
 from experiments.paper_tables.published import PUBLISHED
@@ -93,7 +101,9 @@ def test_every_command_is_one_that_its_program_takes(scale: Scale) -> None:
         module = words[words.index("-m") + 1]
         path = ROOT / f"{module.replace('.', '/')}.py"
         assert path.is_file()
-        assert run.makes == "" or words[:4] == ["test", "-e", run.makes, "||"]
+        makes = f"runs/paper/{run.name}/{FILE}" if run.program == TRAIN else run.makes
+        assert makes == "" or words[:4] == ["test", "-e", makes, "||"]
+        assert bool(makes) != (run.program == SWEEP)
         if run.recipe:
             config, points = run.config(), run.points()  # of fields that there are, or an error
             assert (ROOT / "configs" / run.recipe.partition(":")[0]).is_file() and config.task and points
@@ -325,6 +335,7 @@ def test_the_small_tables_show_orders_and_no_differences(tmp_path: Path, capsys:
     assert rows["SOP instead of NSP", "STS-B"][2] == "not run"
     main(["--plan", *given])
     plan = capsys.readouterr().out
+    assert 1.5 < sum(seconds(r, scale.runs, scale.data_sets, scale.machine) for r in scale.runs.values()) / 3600 < 2.2
     assert "base-sts-b" in plan and f"{len(scale.runs)} runs" in plan
 
 
