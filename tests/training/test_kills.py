@@ -49,11 +49,11 @@ def test_fifty_random_kills(tiny_corpus: Path, tmp_path: Path) -> None:
     path = write_config(tmp_path / "config.py", tiny_corpus, **often)
     began = time.monotonic()
     assert ends([start(path, tmp_path / "straight")])[0][0] == 0
-    whole = time.monotonic() - began
+    whole = time.monotonic() - began  # of a run; the first one compiles
     random.seed(0)
     moments, done, aside = {"before a step": 0, "in training": 0, "finished": 0}, 0, 0
     for number in range(KILLS):
-        process = start(path, tmp_path / "killed")
+        began, process = time.monotonic(), start(path, tmp_path / "killed")
         signals = signal.SIGTERM if number % 5 == 4 else signal.SIGKILL
         try:
             process.communicate(timeout=random.uniform(0, whole))
@@ -65,7 +65,8 @@ def test_fifty_random_kills(tiny_corpus: Path, tmp_path: Path) -> None:
         before, done = done, max(checkpoints(tmp_path / "killed"), default=0)
         moments["finished" if process.returncode == 0 else "in training" if done > before else "before a step"] += 1
         assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM), text
-        if process.returncode == 0:  # anew, from half way
+        if process.returncode == 0:  # anew, from the oldest checkpoint, and killed sooner
+            whole = time.monotonic() - began
             for step in checkpoints(tmp_path / "killed")[1:]:
                 (tmp_path / "killed" / "checkpoints" / str(step)).rename(tmp_path / f"{number}-{step}")
         elif number % 7 == 6 and len(checkpoints(tmp_path / "killed")) > 1:
