@@ -68,8 +68,9 @@ def small_rows(
     table: Table, lines: Sequence[Filled], scale: Scale, numbers: Mapping[str, int]
 ) -> list[tuple[str, ...]]:
     """The cells of ``SMALL_HEADER``: no differences, which would mean nothing, but the order of a column's rows."""
-    ours = {column: orders(table, lines, column, theirs=False) for column in {one.line.column for one in lines}}
-    theirs = {column: orders(table, lines, column, theirs=True) for column in ours}
+    theirs = {column: orders(table, lines, column, theirs=True) for column in {one.line.column for one in lines}}
+    # Without an order of the paper's there is nothing to compare with, and losses of other objectives have none.
+    ours = {column: orders(table, lines, column, theirs=False) if there else {} for column, there in theirs.items()}
     rows = []
     for one in lines:
         (row, column, paper, _), (spread, seeds, *after) = one.line, rest(one, scale, numbers)
