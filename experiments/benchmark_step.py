@@ -176,6 +176,8 @@ def make_task(config: BertConfig) -> Task:
         name="pretraining",
         model=config,
         tokenizer=tokenizer,
+        seeded=nothing,
+        data_hash=nothing,
         init=lambda key: initial_parameters(module, key),
         stream=nothing,
         evaluation=nothing,
