@@ -27,8 +27,8 @@ from experiments.paper_tables.run import Places
 SERVER = "the test labels are the server's; see the notes"
 ENSEMBLE = "no program here averages seven systems"
 
-# Training examples, as the sets are published, and about how many word pieces one has (QNLI's and STS-B's counted on
-# the files, the others by what is known of them). CoNLL-2003's are windows of about 14 sentences.
+# Training examples, as the sets are published, and about how many word pieces one has, by estimate. CoNLL-2003's are
+# windows of about 14 sentences.
 DATA_SETS = {
     "mnli": DataSet(392_702, 39),
     "qqp": DataSet(363_846, 30),

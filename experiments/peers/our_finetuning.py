@@ -27,8 +27,8 @@ class TimedLog(MetricLog):
     evaluation_seconds = 0.0
     steps = 0
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         TimedLog.training_seconds = TimedLog.evaluation_seconds = 0.0
         TimedLog.steps = self.total
         self.clock = time.perf_counter()

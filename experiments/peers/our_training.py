@@ -29,8 +29,8 @@ class SlicedLog(MetricLog):
 
     channel: Channel
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.first_step_seconds, self.seconds = 0.0, 0.0
         self.clock = time.perf_counter()
 
