@@ -22,7 +22,7 @@ from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.result import forget_result, write_result
+from bert_jax.training.result import forget_result, read_result, write_result
 from bert_jax.training.settings import (
     Config,
     Phase,
@@ -120,9 +120,10 @@ def take_steps(
     state, settings, phase, began = program.state, runs[0].settings, phases[-1], time.monotonic()
     step = int(program.state_of(state, 0).step)
     results: list[dict[str, float]] = [{} for _ in runs]
-    for run in runs if any(spans(phases, step)) else ():
+    left = list(spans(phases, step))
+    for run in runs if left else ():
         forget_result(run.log.workdir)
-    for phase, last in spans(phases, step):
+    for phase, last in left:
         with Prefetch(program.batches(phase), step, stop_step=last) as batches:
             for batch, tokens in batches:
                 trace.before(step + 1, state)
@@ -150,7 +151,9 @@ def take_steps(
     ]
     seconds, data = (time.monotonic() - began) / len(runs), runs[0].task.data_hash(phase.max_seq_length)
     for run, result in zip(runs, results, strict=True):
-        write_result(run.log.workdir, step, result, data, seconds)
+        run.checkpoints.wait()  # finished is what is on disk
+        if left or read_result(run.log.workdir) is None:  # else it says when and by which code it was reached
+            write_result(run.log.workdir, step, result, data, seconds)
     return results
 
 

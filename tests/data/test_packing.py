@@ -179,3 +179,21 @@ def test_several_columns_of_a_sequence() -> None:
     data = Examples.of(made, column_targets={"two": np.asarray([[1, 3], [0, 2]])})
     (batch,) = packed_batches(data, pad_id=0, max_seq_length=16, tokens_a_batch=16)
     assert batch["two"].shape == (1, 2, 2) and batch["two"][0].tolist() == [[1, 3], [4, 6]]
+
+
+def test_a_hash_of_what_is_learned_from() -> None:
+    made = [Sequence(np.arange(length, dtype=np.int32), np.zeros(length, np.int32)) for length in (4, 3)]
+    tags = np.arange(7, dtype=np.int32)
+
+    def hash_of(label: float = 1.0, first: int = 0, tag: int = 0, feature: float = 0.0) -> str:
+        changed = [Sequence(made[0].ids + first, made[0].segment_ids), made[1]]
+        features = np.full((7, 2), feature, np.float32)
+        return Examples.of(
+            changed,
+            targets={"labels": np.asarray([0.0, label])},
+            token_targets={"tags": (tags + tag, -1), "features": (features, 0.0)},
+        ).sha256()
+
+    assert hash_of() == hash_of(feature=1.0)  # stored features follow from the rest
+    assert len({hash_of(), hash_of(label=2.0), hash_of(first=1), hash_of(tag=1)}) == 4
+    assert Examples.of([]).sha256() != hash_of()

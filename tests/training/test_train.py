@@ -19,6 +19,7 @@ from bert_jax.training import debug_step as debug_module
 from bert_jax.training import step as step_module
 from bert_jax.training.checkpoint import read_params
 from bert_jax.training.metric_log import MetricLog, _Spikes, read_metrics
+from bert_jax.training.result import read_result
 from bert_jax.training.settings import learning_rate_fraction, plan, read_config
 from bert_jax.training.train import train
 from bert_jax.training.workdir import prepare_workdir
@@ -293,7 +294,16 @@ def test_init_from_takes_the_encoder_and_names_new_heads(
 
 def test_a_finished_run_only_evaluates(tiny_corpus: Path, tmp_path: Path) -> None:
     first = train(config(tiny_corpus), tmp_path)
+    found = read_result(tmp_path)
+    assert found is not None and (found["step"], found["result"]) == (20, first) and found["seconds"] > 0
+    assert found["data"] == json.loads((tiny_corpus / "corpus.json").read_text())["content_sha256"]
+    assert len(found["environment"]["code"]) >= 40 and found["environment"]["packages"]["jax"] == jax.__version__
+    (tmp_path / "result.json").write_text(json.dumps(found | {"date": "2026-01-01"}))
     assert train(config(tiny_corpus), tmp_path) == first
+    assert (read_result(tmp_path) or {})["date"] == "2026-01-01"  # of when it was reached
+    with pytest.raises(FloatingPointError):
+        train(config(tiny_corpus, train_steps=30, optimizer={"learning_rate": 1e30}), tmp_path)
+    assert read_result(tmp_path) is None  # it is not finished any more
 
 
 def test_keeps_the_last_and_the_best(tiny_corpus: Path, tmp_path: Path) -> None:
