@@ -69,7 +69,7 @@ def test_summary_by_hand() -> None:
 
 
 def test_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="finetuning and prediction need --encoder DIR and --data_dir DIR"):
+    with pytest.raises(SystemExit, match="finetuning, prediction and grid need --encoder DIR and --data_dir DIR"):
         main(["--only", "finetuning"])
 
 

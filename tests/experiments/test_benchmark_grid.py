@@ -10,6 +10,8 @@ from tests.experiments.test_benchmark_finetuning import data_dir  # noqa: F401  
 
 
 def test_both_encoders_and_all_sizes(encoder: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    tiny = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    monkeypatch.setattr(benchmark_grid, "SMALL", tiny)
     figures = measure(str(encoder), str(data_dir), sizes=(1, 2), rounds=2, steps=1)
     assert {name: list(seconds) for name, seconds in figures.items()} == {
         "2 layers of 128": [1, 2],

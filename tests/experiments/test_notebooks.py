@@ -81,7 +81,7 @@ def test_it_runs_from_top_to_bottom(name, small_model, tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     start = ROOT if name == "first_steps" else FOLDER  # from either place
     client = NotebookClient(
-        notebook, kernel_manager_class=ThisInterpreter, timeout=300, resources={"metadata": {"path": str(start)}}
+        notebook, kernel_manager_class=ThisInterpreter, timeout=900, resources={"metadata": {"path": str(start)}}
     )
     client.execute(env=os.environ | parameters | {"XLA_FLAGS": flags})
 

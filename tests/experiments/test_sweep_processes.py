@@ -45,13 +45,14 @@ def test_every_point_and_what_failed(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_an_order_to_stop_is_passed_on(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
     began = time.monotonic()
     with pytest.raises(SystemExit) as stopped:
         run_at_a_time(commands(tmp_path, {"a": 0.5, "b": 0.5}, seconds=60), tmp_path, 2, "score", lambda _: 0.0)
     assert stopped.value.code == 128 + signal.SIGTERM and time.monotonic() - began < 30
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

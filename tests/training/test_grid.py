@@ -22,11 +22,11 @@ from tests.training.test_train import config as of_corpus
 RATES, SEEDS = (3e-3, 1e-3), (0, 1)
 
 
-def members(config: dict[str, Any], rates: tuple[float, ...] = RATES) -> list[dict[str, Any]]:
+def members(config: dict[str, Any], rates: tuple[float, ...] = RATES, data: int = -1) -> list[dict[str, Any]]:
     """Every rate with every seed, on all devices that divide them."""
     optimizer = config["optimizer"]
     every = [{"optimizer": optimizer | {"learning_rate": rate}, "seed": seed} for rate in rates for seed in SEEDS]
-    return [config | one | {"mesh": {"data": -1}} for one in every]
+    return [config | one | {"mesh": {"data": data}} for one in every]
 
 
 def assert_close(one: Path, other: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_stopped_grid_goes_on(
     tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Killed after the checkpoints of step 10; one member has lost its own and gets a program of its own."""
-    configs = members(of_corpus(tiny_corpus, checkpoint_every_steps=5), rates=(1e-3,))
+    configs = members(of_corpus(tiny_corpus, checkpoint_every_steps=5), rates=(1e-3,), data=1)
     straight, stopped = ([tmp_path / kind / str(seed) for seed in SEEDS] for kind in ("straight", "stopped"))
     first = train_grid(configs, straight)
     original = MetricLog.train
@@ -102,7 +102,6 @@ def test_a_stopped_grid_goes_on(
     assert "grid: 1: a program of its own, for the step at which it goes on, 5" in capsys.readouterr().err
     for result, expected in zip(again, first, strict=True):
         assert result == pytest.approx(expected, rel=1e-5)
-    assert train_grid(configs, straight) == first  # complete: evaluated alone
 
 
 def test_who_is_trained_with_whom(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +122,7 @@ def test_who_is_trained_with_whom(tiny_corpus: Path, tmp_path: Path, capsys: pyt
 
 
 def test_a_member_that_diverges_is_named(tiny_corpus: Path, tmp_path: Path) -> None:
-    configs = members(of_corpus(tiny_corpus, warmup_steps=0, checkpoint_every_steps=5), rates=(1e-3, 1e30))[:3]
+    configs = members(of_corpus(tiny_corpus, warmup_steps=0, checkpoint_every_steps=5), rates=(1e-3, 1e30), data=1)[:3]
     with pytest.raises(FloatingPointError, match=r"r2: loss .* in step \d+: --debug_step"):
         train_grid(configs, [tmp_path / f"r{i}" for i in range(3)])
 
