@@ -58,18 +58,11 @@ def write_results(workdir: str | Path, results: dict[str, Any]) -> None:
 
 def common(config: ConfigDict, points: list[Point]) -> dict[str, Any]:
     """The config as JSON keeps it, with absolute paths and without what the points set."""
-    from bert_jax.training.settings import plain
+    from bert_jax.training.settings import plain, without_fields
     from bert_jax.training.workdir import absolute_paths
 
-    values: dict[str, Any] = json.loads(json.dumps(plain(config)))
-    values |= absolute_paths(values)
-    for name in {name for point in points for name in point}:
-        *path, last = name.split(".")
-        inner = values
-        for part in path:
-            inner = inner[part]
-        inner.pop(last, None)
-    return values
+    values = plain(config)
+    return without_fields(values | absolute_paths(values), {name for point in points for name in point})
 
 
 def selection_of(config: ConfigDict, *, look: bool) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from bert_jax.data.object_store import is_url
 
 # Orders to end, which every process follows by saving what it has.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SECONDS_A_LOOK = 0.5
+SECONDS_A_LOOK = 1.0
 
 
 @dataclass

@@ -33,6 +33,7 @@ from bert_jax.training.settings import (
     plain,
     plan,
     read_config,
+    without_fields,
 )
 from bert_jax.training.sharding import AXES, MeshShape
 from bert_jax.training.step import TrainState, init_state, settings_of_state, train_step
@@ -115,14 +116,7 @@ def why_alone(config: Config) -> str:
 
 def common(config: Config) -> dict[str, Any]:
     """The config as JSON values, without what may differ between members."""
-    values = json.loads(json.dumps(plain(config)))
-    for name in VARIED:
-        *path, last = name.split(".")
-        inner = values
-        for part in path:
-            inner = inner.get(part) or {}
-        inner.pop(last, None)
-    return values
+    return without_fields(plain(config), VARIED)
 
 
 def _train_together(configs: Sequence[Config], workdirs: Sequence[Path]) -> list[dict[str, float]]:
@@ -145,7 +139,7 @@ def _train_together(configs: Sequence[Config], workdirs: Sequence[Path]) -> list
             for number, workdir in enumerate(workdirs)
         ]
         print(f"{len(members)} runs in one program, on {mesh.size} device(s)", file=sys.stderr)
-        evaluate = evaluation_of_members(first, member_of(state, 0).params)
+        evaluate = evaluation_of_members(first, member_of(state.params, 0))
         runs = [Run(*parts, evaluate) for parts in zip(members, tasks, checkpoints, logs, strict=True)]
         program = Program(state, step_function, partial(stacked_batches, tasks, mesh=mesh), member_of)
         return take_steps(program, runs, phases, stop, Trace(workdirs[0], None))
@@ -220,7 +214,7 @@ def begin(
 
 def begun_from(settings: TrainSettings, state: TrainState, task: Task) -> Params:
     """The parameters of ``init_from`` for every member; what it lacks is fresh, and each member's own."""
-    one = member_of(state, 0).params
+    one = member_of(state.params, 0)
     found = initial_params(settings, one, task)
     return jax.tree.map(
         lambda every, mine, given: every if given is mine else np.broadcast_to(given, every.shape),
@@ -231,9 +225,9 @@ def begun_from(settings: TrainSettings, state: TrainState, task: Task) -> Params
 
 
 @jax.jit
-def member_of(state: TrainState, number: Any) -> TrainState:
-    """The state that a member would have alone."""
-    return jax.tree.map(lambda x: x[number], state)
+def member_of(tree: Any, number: Any) -> Any:
+    """What a member would have alone of the state, or of a part of it."""
+    return jax.tree.map(lambda x: x[number], tree)
 
 
 def evaluation_of_members(task: Task, params: Params) -> Callable[..., tuple[dict[str, float], dict[str, Any]]]:

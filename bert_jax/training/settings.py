@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -270,6 +271,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(plain(item) for item in value)
     return value
+
+
+def without_fields(config: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """A config as JSON keeps it, but for these dotted names, which it need not have."""
+    values: dict[str, Any] = json.loads(json.dumps(config))
+    for name in names:
+        *path, last = name.split(".")
+        inner = values
+        for part in path:
+            inner = inner.get(part) or {}
+        inner.pop(last, None)
+    return values
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:

@@ -83,7 +83,7 @@ def _train(config: Config, workdir: Path, profile_steps: tuple[int, int] | None)
         evaluate = make_evaluate(task, mesh, shardings.params)
         with open_log(workdir, settings, task, int(state.step), phases) as log:
             run = Run(settings, task, checkpoints, log, partial(held_out, evaluate, mesh))
-            program = Program(state, step_function, partial(device_batches, task, mesh=mesh), lambda state, _: state)
+            program = Program(state, step_function, partial(device_batches, task, mesh=mesh), lambda tree, _: tree)
             return take_steps(program, (run,), phases, stop, trace)[0]
 
 
@@ -104,13 +104,13 @@ class Program(NamedTuple):
         state: to start from.
         step: compiled; donates its state.
         batches: a phase -> step -> (batch on the devices, the real tokens of each run).
-        state_of: (state, i) -> the state of the i-th run.
+        one_of: (the state or a part of it, i) -> that of the i-th run.
     """
 
     state: TrainState
     step: Step
     batches: Callable[[Phase], Callable[[int], tuple[Batch, tuple[int, ...]]]]
-    state_of: Callable[[TrainState, int], TrainState]
+    one_of: Callable[[Any, int], Any]
 
 
 def take_steps(
@@ -118,7 +118,7 @@ def take_steps(
 ) -> list[dict[str, float]]:
     """The loop: the steps that are left; of each run the last held-out evaluation."""
     state, settings, phase, began = program.state, runs[0].settings, phases[-1], time.monotonic()
-    step = int(program.state_of(state, 0).step)
+    step = int(program.one_of(state.step, 0))
     results: list[dict[str, float]] = [{} for _ in runs]
     left = list(spans(phases, step))
     for run in runs if left else ():
@@ -139,14 +139,14 @@ def take_steps(
                 for number, (run, found) in enumerate(zip(runs, evaluated, strict=True)):
                     if due or stopping or (found and run.checkpoints.is_best(found)):
                         run.log.check()  # a state that is no number would be the newest for ever
-                        run.checkpoints.save(program.state_of(state, number), found)
+                        run.checkpoints.save(program.one_of(state, number), found)
                 if stopping:
                     for run in runs:
                         run.checkpoints.wait()
                     runs[0].log.say(f"stopped at step {step:,} and saved; the same command goes on from here")
                     raise SystemExit(128 + stop.received)
     results = [
-        result or run.evaluate(run, program.state_of(state, number).params, phase)[0]
+        result or run.evaluate(run, program.one_of(state.params, number), phase)[0]
         for number, (run, result) in enumerate(zip(runs, results, strict=True))
     ]
     seconds, data = (time.monotonic() - began) / len(runs), runs[0].task.data_hash(phase.max_seq_length)
@@ -164,7 +164,7 @@ def evaluate_all(
     with ExitStack() as pauses:
         for run in runs:
             pauses.enter_context(run.log.pause())
-        found = [run.evaluate(run, program.state_of(state, number).params, phase) for number, run in enumerate(runs)]
+        found = [run.evaluate(run, program.one_of(state.params, number), phase) for number, run in enumerate(runs)]
     for run, (figures, details) in zip(runs, found, strict=True):
         run.log.evaluation(step, figures, details)
     return [figures for figures, _ in found]
