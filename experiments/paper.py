@@ -29,6 +29,7 @@ from experiments.paper_tables import full, small
 from experiments.paper_tables.page import page, plan
 from experiments.paper_tables.results import Library
 from experiments.paper_tables.run import Places, Run
+from experiments.program import end_with_the_reader
 
 SCALES = {"paper": full.scale, "small": small.scale}
 DEFAULTS = {
@@ -88,4 +89,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    end_with_the_reader()
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -80,6 +81,12 @@ def keep_memory_in_huge_pages() -> None:
     if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
         os.environ["GLIBC_TUNABLES"] = MALLOC_TUNABLES
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def end_with_the_reader() -> None:
+    """Ends quietly, as other programs, where what reads our output has enough of it: ``head``."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def fail(reason: str) -> NoReturn:

@@ -26,7 +26,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from experiments.program import run_program
+from experiments.program import end_with_the_reader, run_program
 from experiments.sweep_points import command_of, config_arguments, points_of
 from experiments.sweep_runs import run_points
 
@@ -43,6 +43,7 @@ def main() -> None:
     points = points_of(config_flags.get_config_filename(flags.FLAGS["config"]))
     arguments = config_arguments(sys.argv[1:])
     if _LIST.value:
+        end_with_the_reader()
         commands = (command_of(arguments, point, _WORKDIR.value) for point in points)
         print("\n".join(shlex.join(["python", *command]) for command in commands))
         return
