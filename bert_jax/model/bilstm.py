@@ -46,7 +46,7 @@ class _Lstm(nn.Module):
         input_kernel = self.param(
             "input_kernel", nn.initializers.glorot_uniform(), (x.shape[-1], 4 * size), jnp.float32
         )
-        hidden_kernel = self.param("hidden_kernel", nn.initializers.orthogonal(), (size, 4 * size), jnp.float32)
+        hidden_kernel = self.param("hidden_kernel", _orthogonal, (size, 4 * size), jnp.float32)
         bias = self.param("bias", _forget_bias, (4 * size,), jnp.float32)
         # What the inputs bring is one product for all columns; only the recurrence is a loop.
         inputs = jnp.einsum("rtd,dg->trg", x, input_kernel.astype(x.dtype)) + bias.astype(x.dtype)
@@ -63,6 +63,12 @@ class _Lstm(nn.Module):
         zeros = jnp.zeros((x.shape[0], size), x.dtype)
         _, outputs = jax.lax.scan(step, (zeros, zeros), (inputs, goes_on.T), reverse=self.backward)
         return outputs.swapaxes(0, 1)
+
+
+def _orthogonal(key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Under ``vmap`` one after another: two batches of QR factorizations at once wait for each other without end on a
+    CPU of two cores (jaxlib 0.10: each holds a thread of the pool that it waits for)."""
+    return jax.custom_batching.sequential_vmap(lambda one: nn.initializers.orthogonal()(one, shape, dtype))(key)
 
 
 def _forget_bias(_key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:

@@ -6,6 +6,8 @@ that a reader who wants the encoder reads only the parameters; and ``SHA256SUMS`
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -127,11 +129,17 @@ class Checkpoints:
         try:
             yield
         except (ValueError, OSError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[-200:]
             raise OSError(
-                f"{self.directory / str(self.saving)} could not be written (... {reason}); make room or mend the disk,"
-                " and start again: the checkpoints before it are whole"
+                f"{self.directory / str(self.saving)} could not be written ({_reason(error)}); make room or mend the"
+                " disk, and start again: the checkpoints before it are whole"
             ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, where TensorStore gives its number in a page of other things; else the end of the text."""
+    text = " ".join(str(error).split())
+    number = re.search(r"os_error_code='(\d+)'", text)
+    return os.strerror(int(number[1])) if number else f"... {text[-200:]}"
 
 
 def set_damaged_aside(directory: Path) -> None:

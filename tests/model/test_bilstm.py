@@ -1,5 +1,7 @@
 """The BiLSTM against PyTorch's with the same weights, and packed sequences against the same alone."""
 
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -41,6 +43,24 @@ def test_fresh_parameters() -> None:
     np.testing.assert_array_equal(first["bias"], [0] * SIZE + [1] * SIZE + [0] * 2 * SIZE)
     rows = np.asarray(first["hidden_kernel"])
     np.testing.assert_allclose(rows @ rows.T, np.eye(SIZE), atol=1e-5)
+
+
+def test_several_begin_in_one_program() -> None:
+    code = """
+import jax, jax.numpy as jnp, numpy as np
+from bert_jax.model.bilstm import BiLSTM
+
+def init(seed):
+    x, ids = jnp.zeros((1, 4, 8)), jnp.ones((1, 4), jnp.int32)
+    return BiLSTM(128, num_layers=2).init(jax.random.key(seed), x, ids)
+
+together = jax.jit(jax.vmap(init))
+for _ in range(3):
+    members = jax.block_until_ready(together(jnp.arange(3)))
+jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda x: x[1], members), jax.jit(init)(1))
+"""
+    # In a process of its own: what it guards against would never end.
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
 
 
 def test_equals_pytorch(params: Any) -> None:
