@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
-from bert_jax.data.object_store import Store, is_url
 from experiments.sweep_points import (
     Point,
     begin,
@@ -86,7 +84,6 @@ class Sweep:
         for name in self.points:
             before = name in self.finished
             if not before and (found := read_result(folder_of(self.workdir, name))):
-                self._check_config(name)
                 self._keep(name, found)
             if name in self.finished:
                 self._say(name, ", finished before" if before else ", finished by itself")
@@ -135,6 +132,7 @@ class Sweep:
         return value_of(self.finished[name])
 
     def _keep(self, name: str, found: dict[str, Any]) -> None:
+        self._check_config(name, found)
         if not self.figure:
             self.figure, self.mode = selection_of(self.configs[name], look=False)
         if self.figure not in found["result"]:
@@ -143,7 +141,7 @@ class Sweep:
                 " another --workdir"
             )
         about = {"point": self.points[name], "figure": self.figure, "mode": self.mode}
-        self.finished[name] = about | {key: value for key, value in found.items() if key != "step"}
+        self.finished[name] = about | {key: value for key, value in found.items() if key not in ("step", "config")}
         write_results(self.workdir, self.results)
 
     def _say(self, name: str, more: str) -> None:
@@ -154,16 +152,12 @@ class Sweep:
     def _place(self, name: str) -> str:
         return f"[{list(self.points).index(name) + 1}/{len(self.points)}]"
 
-    def _check_config(self, name: str) -> None:
+    def _check_config(self, name: str, found: dict[str, Any]) -> None:
         from bert_jax.training.settings import differences, plain
         from bert_jax.training.workdir import absolute_paths
 
-        folder = folder_of(self.workdir, name)
-        path = Path(folder) / "config.json"
-        content = Store(str(folder)).read(path.name) if is_url(folder) else path.read_bytes()
-        kept, wanted = json.loads(content or b"{}"), json.loads(json.dumps(plain(self.configs[name])))
+        folder, wanted = folder_of(self.workdir, name), json.loads(json.dumps(plain(self.configs[name])))
         wanted |= absolute_paths(wanted)
-        kept["labels"] = wanted.get("labels")  # found in the data
-        wanted.setdefault("labels", None)
+        kept = (found.get("config") or {}) | {"labels": wanted.setdefault("labels", None)}  # found in the data
         if changes := differences(kept, wanted):
             raise ValueError(f"{folder} holds a run of another config ({changes[0]}); give another --workdir")

@@ -1,4 +1,4 @@
-"""``result.json``: what a finished run reached, from which data, by which code, on which machine."""
+"""``result.json``: what a finished run reached, by which config, from which data, by which code, on which machine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import jax
 
 from bert_jax.data.object_store import Store, is_url
 from bert_jax.data.writing import write_json
+from bert_jax.training.source import CONFIG
 from bert_jax.training.workdir import environment
 
 FILE = "result.json"
@@ -21,7 +22,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def write_result(workdir: Path, step: int, figures: dict[str, float], data: str, seconds: float) -> None:
-    """Writes the file; process 0 only.
+    """Writes the file, with the config that the workdir has now; process 0 only.
 
     Args:
         figures: of the last held-out evaluation.
@@ -31,6 +32,7 @@ def write_result(workdir: Path, step: int, figures: dict[str, float], data: str,
     if jax.process_index() == 0:
         about = {"date": time.strftime("%Y-%m-%d"), "environment": environment() | {"code": code_version()}}
         about |= {"data": data, "seconds": round(seconds, 1)}
+        about |= {"config": json.loads((workdir / CONFIG).read_text(encoding="utf-8"))}
         write_json(workdir / FILE, {"step": step, "result": figures} | about)
 
 
@@ -55,7 +57,10 @@ def read_result(workdir: str | Path) -> dict[str, Any] | None:
 
 @cache
 def code_version() -> str:
-    """The commit of the checkout, with ``-dirty`` where files differ from it; else a hash of the package's files."""
+    """The commit of the checkout, with ``-dirty`` where files differ from it; else a hash of the package's files.
+
+    As it was at the first call, so ask when a run begins: a checkout may move on while it trains.
+    """
     git = ["git", "-C", str(PACKAGE.parent)]
     try:
         if (PACKAGE.parent / ".git").exists():

@@ -22,7 +22,7 @@ from bert_jax.training.hosts import check_agreement
 from bert_jax.training.init_from import load_initial
 from bert_jax.training.metric_log import MetricLog
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.result import forget_result, read_result, write_result
+from bert_jax.training.result import code_version, forget_result, read_result, write_result
 from bert_jax.training.settings import (
     Config,
     Phase,
@@ -119,6 +119,7 @@ def take_steps(
     """The loop: the steps that are left; of each run the last held-out evaluation."""
     state, settings, phase, began = program.state, runs[0].settings, phases[-1], time.monotonic()
     step = int(program.one_of(state.step, 0))
+    code_version()
     results: list[dict[str, float]] = [{} for _ in runs]
     left = list(spans(phases, step))
     for run in runs if left else ():

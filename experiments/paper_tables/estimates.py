@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from experiments.paper_tables.run import Run
 
-MASKED, VOCABULARY = 0.15, 30_000
+MASKED = 0.15
 
 
 class DataSet(NamedTuple):

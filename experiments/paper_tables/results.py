@@ -131,12 +131,13 @@ def of_training(workdir: Path) -> Results | None:
     """A finished run of ``experiments.train`` in the form of a sweep of one point; None where none has begun."""
     if not (workdir / CONFIG).exists():
         return None
-    config, found = parse(workdir / CONFIG), read_result(workdir)
-    config.pop("labels", None)  # found in the data
+    found = read_result(workdir)
     if found is None:
         lines = read_metrics(workdir)
         step = lines[-1]["step"] if lines else 0
         raise Unfinished(f"{workdir} is not finished (step {step:,}); the same command goes on")
+    config = found.pop("config")
+    config.pop("labels", None)  # found in the data
     figure, mode = ("mlm_loss", "min") if config.get("task") == "pretraining" else ("f1", "max")
     return {"config": config, "points": {"": found | {"point": {}, "figure": figure, "mode": mode}}}
 
