@@ -6,8 +6,9 @@
     python -m experiments.train --config configs/korean.py:task=nsmc --config.data_dir=NSMC \\
         --config.init_from=runs/kobert --workdir runs/nsmc
 
-Choices after the colon: size= (base, and as pretrain.py's). KoBERT has 92 million parameters and read the Korean
-Wikipedia, 5 million sentences or 54 million words, on 32 V100. Its rates and steps are not known here: they are the
+Choices after the colon: size= (base, and as pretrain.py's). KoBERT has 92 million parameters and read, by its
+README, the Korean Wikipedia, 5 million sentences or 54 million words, on 32 V100; an early README of the same weights
+adds news, 20 million sentences, so expect less of Wikipedia alone. Its rates and steps are not known here: they are the
 paper's (appendix A.2), but 150,000 steps, by estimate 50 epochs of that Wikipedia, where the paper has 40 of its text.
 
 By estimate 8 hours on one A100 at 40 % of its peak. Published for KoBERT: NSMC 90.1 (its README), 89.6; KorNLI 79.0,

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from configs import pretrain, quickstart, shared
 
-STEPS = 1000
+STEPS = 800
 CHOICES = {key: pretrain.CHOICES[key] for key in ("objective", "masking")} | {"size": "L2_H128_A4"}
 
 

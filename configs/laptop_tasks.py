@@ -19,9 +19,9 @@ from configs import features, glue, ner, shared, squad, swag
 TASKS = {
     "sts-b": (glue, "task=sts-b", 2.0),
     "qnli": (glue, "task=qnli", 2.0),
-    "squad1": (squad, "version=1.1", 2.0),
-    "squad2": (squad, "version=2.0", 2.0),
-    "hellaswag": (swag, "data=hellaswag", 2.0),
+    "squad1": (squad, "version=1.1", 1.0),
+    "squad2": (squad, "version=2.0", 1.0),
+    "hellaswag": (swag, "data=hellaswag", 1.0),
     "wnut17": (ner, "data=wnut17", 3.0),
 }
 

@@ -6,12 +6,14 @@
 Choices after the colon: size= (base, and as pretrain.py's). Sources: more than 15 % masked (Wettig et al. 2022,
 arXiv:2202.08005: 40 % for LARGE), 30 % and RoBERTa's practice in MosaicBERT (Portes et al. 2023, arXiv:2312.17482),
 whose batches of 4,096 x 128, rate of 5e-4 and 70,000 steps these are; a constant rate before the decay in ModernBERT
-(Warner et al. 2024, arXiv:2412.13663). Rows of 512 tokens come in the decay, the last tenth. Their other encoders
-(rotary or linear positions, gated units, layer norms first) are not these.
+(Warner et al. 2024, arXiv:2412.13663); no dropout in Cramming (Geiping & Goldstein 2022, arXiv:2212.14034). Rows of 512
+tokens come in the decay, the last tenth. Their other encoders (rotary or linear positions, gated units, layer norms
+first) are not these.
 
 37 billion tokens: by estimate 6 hours on 8 A100 at 40 % of their peak. MosaicML's plain BERT-BASE by 70,000 such steps
-with 15 % took 11.5 hours on 8 A100 to a mean of 83.3 on the dev sets of GLUE (mosaicml/examples); by estimate this one
-has the same or a little more; it has not been run yet. To train longer, begin from a checkpoint before the decay.
+with 15 % took 11.5 hours on 8 A100 to a mean of about 83.3 on GLUE (mosaicml/examples); by estimate this one
+has the same or a little more; it has not been run yet. To train longer, delete the
+checkpoints of the decay (the last 8 are kept) and go on with more steps.
 """
 
 from ml_collections import ConfigDict
@@ -32,7 +34,7 @@ def get_config(choices: str = "") -> ConfigDict:
     config.update({"schedule": "warmup_stable_decay", "decay_ratio": DECAY_RATIO})
     config.update({"warmup_steps": None, "warmup_ratio": 0.06})
     config.update({"optimizer": {"learning_rate": 5e-4, "b2": 0.98, "bias_correction": True}})
-    config.update({"eval_every_steps": 2000, "checkpoint_every_steps": 1000})
+    config.update({"eval_every_steps": 2000, "checkpoint_every_steps": 1000, "keep_last": 8})
     return config
 
 

@@ -12,8 +12,8 @@ rates and steps are its Table 9's, but for the gradient, which is clipped to nor
 
 500,000 steps of 8,192 x 512 on 160 GB of text: BASE by estimate two days on 64 A100; LARGE took the authors a day on
 1,024 V100 for 100,000 steps. Dev sets (fairseq's README): BASE MNLI 87.6, SST-2 94.8; LARGE MNLI 90.2, SST-2 96.4,
-SQuAD 1.1 F1 94.6. On BERT's own text, 31,000 steps at a rate of 1e-3 (``train_steps``, ``optimizer.learning_rate``):
-BASE MNLI 84.6 (Table 3).
+SQuAD 1.1 F1 94.6. On BERT's own text, 31,000 steps at a rate of 1e-3 (Table 3): BASE MNLI 84.6; set ``train_steps``,
+``optimizer.learning_rate`` and ``warmup_steps`` (which it does not say; 6 % is 1,900).
 """
 
 from ml_collections import ConfigDict

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.compare_pretraining import documents
+from experiments.compare_pretraining import PIECE, documents
 from experiments.finetuning_cases import CASES, Sizes, split_articles, write_case
 
 BOOKS, ARTICLES = "corpora/gutenberg/*.txt", "corpora/wikitext-2/*.txt"
@@ -68,11 +68,28 @@ def write(data: Path, output: Path) -> None:
 def write_text(data: Path, path: Path) -> None:
     """A JSON object a document: articles, and pieces of books.
 
-    FileNotFoundError: there are no books or no articles.
+    FileNotFoundError: there are none.
     """
-    texts = documents([str(data / ARTICLES), str(data / BOOKS)])
-    lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for _, text in texts]
+    articles = [text for _, text in documents([str(data / ARTICLES)])]
+    books = sorted(data.glob(BOOKS))
+    if not books:
+        raise FileNotFoundError(f"no {BOOKS} in {data}; give another --data")
+    texts = [*articles, *(piece for book in books for piece in pieces(book.read_text(encoding="utf-8")))]
+    lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
     path.write_text("".join(lines), encoding="utf-8")
+
+
+def pieces(text: str) -> list[str]:
+    """Whole lines, about ``PIECE`` characters of them: a book in one would be on one side of the split as a whole."""
+    result: list[list[str]] = [[]]
+    size = 0
+    for line in text.splitlines(keepends=True):
+        if size >= PIECE:
+            result.append([])
+            size = 0
+        result[-1].append(line)
+        size += len(line)
+    return ["".join(lines) for lines in result]
 
 
 if __name__ == "__main__":

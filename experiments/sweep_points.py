@@ -85,7 +85,7 @@ def points_of(config_file: str) -> list[Point]:
     """The points that the config file's ``sweep`` adds.
 
     Raises:
-        ValueError: it has no sweep, or two points are the same.
+        ValueError: it has no sweep or adds nothing, or two points are the same.
     """
     path = Path(config_file.split(":", 1)[0])
     spec = importlib.util.spec_from_file_location("swept_config", path)
@@ -96,6 +96,8 @@ def points_of(config_file: str) -> list[Point]:
         raise ValueError(f"{path} has no sweep(add); write one, or use experiments.train for a single run")
     points: list[Point] = []
     module.sweep(lambda **point: points.append(point))
+    if not points:
+        raise ValueError(f"{path}: sweep adds no point; add at least one")
     names = [name_of(point) for point in points]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path}: sweep adds {twice[0]} twice; every point must differ")
@@ -124,14 +126,12 @@ def with_point(config: ConfigDict, point: Point) -> ConfigDict:
 def config_arguments(arguments: Sequence[str]) -> list[str]:
     """Those of a command line that make the config: ``--config=...``, ``--config.field=value``, also in two words."""
     found: list[str] = []
-    words = iter(arguments)
-    for word in words:
+    for word, following in zip(arguments, [*arguments[1:], "--"], strict=True):
         name = word.lstrip("-").split("=", 1)[0]
         if word.startswith("-") and (name.startswith(("config.", "noconfig.")) or name == "config"):
             found.append(word)
             if "=" not in word and not name.startswith("noconfig."):
-                following = next(words, None)
-                found += [] if following is None else [following]
+                found += [following] if not following.startswith("--") else []
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -38,15 +39,18 @@ def run_at_a_time(
     at_a_time: int,
     figure: str,
     record: Callable[[str], float],
-) -> None:
+) -> dict[str, str]:
     """Runs the commands, after the interpreter's name, ``at_a_time`` at once; what they say goes to ``NAME.log``.
+
+    Returns:
+        The points that failed, and why.
 
     Args:
         figure: that selects, for the table.
         record: keeps the result of a point that is finished, and gives its figure.
 
     Raises:
-        ValueError: a URL, or a point failed; the others are run all the same.
+        ValueError: a URL, or more processes than TPU chips.
         SystemExit: on SIGTERM or Ctrl-C, once every process has saved and ended.
     """
     if is_url(workdir):
@@ -82,14 +86,13 @@ def run_at_a_time(
             one.process.terminate()
     if stopping:
         raise SystemExit(128 + stopping[0])
-    if board.failed:
-        name, reason = next(iter(board.failed.items()))
-        raise ValueError(f"{len(board.failed)} of {len(commands)} points failed, {name} first: {reason}")
+    return board.failed
 
 
 def start(name: str, command: Sequence[str], workdir: Path, slot: int, slots: int) -> Running:
     """Starts a point on its share of the devices."""
     log = workdir / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)  # a value may have a slash
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, *command],
@@ -106,18 +109,30 @@ def start(name: str, command: Sequence[str], workdir: Path, slot: int, slots: in
 
 
 def share(slot: int, slots: int) -> dict[str, str]:
-    """The environment that shows a process its own GPU or TPU chip; several share one where there are too few."""
+    """The environment that shows a process its own GPUs or TPU chip; several share a GPU where there are too few.
+
+    ValueError: more processes than TPU chips, which cannot be shared.
+    """
     gpus = visible_gpus()
     if gpus:
         each = -(-slots // len(gpus))
         return {
-            "CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)],
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus[slot % len(gpus) :: slots]),
             "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / each:.2f}",
         }
-    if list(Path("/dev").glob("accel[0-9]*")):
+    if chips := tpu_chips():
+        if slots > chips:
+            raise ValueError(f"--at_a_time={slots} on {chips} TPU chips, each of one process; take at most {chips}")
         one = {"TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1", "TPU_PROCESS_BOUNDS": "1,1,1"}
         return {"TPU_VISIBLE_CHIPS": str(slot), "TPU_VISIBLE_DEVICES": str(slot), **one}
     return {}
+
+
+def tpu_chips() -> int:
+    """How many the machine has; 0 without libtpu."""
+    if importlib.util.find_spec("libtpu") is None:
+        return 0
+    return len([*Path("/dev").glob("accel[0-9]*")] or [*Path("/dev/vfio").glob("[0-9]*")])
 
 
 def visible_gpus() -> list[str]:

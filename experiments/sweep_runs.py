@@ -43,7 +43,7 @@ def run_points(
 
     Raises:
         ValueError: the workdir holds a sweep or a run of another config, a point has a field that the config has not,
-            there is nothing to choose by, or a process failed.
+            there is nothing to choose by, or a point failed; the others are run all the same, and their table printed.
     """
     if together < 1 or at_a_time < 1 or (together > 1 and at_a_time > 1):
         raise ValueError(f"together={together} and at_a_time={at_a_time}: both at least 1, and one of them 1")
@@ -54,11 +54,16 @@ def run_points(
         write_results(workdir, sweep.results)  # what the sweep is of, before anything is trained
     if at_a_time > 1:
         commands = {name: command_of(arguments, sweep.points[name], workdir) for name in waiting}
-        run_at_a_time(commands, workdir, at_a_time, sweep.figure, sweep.record)
+        sweep.failed = run_at_a_time(commands, workdir, at_a_time, sweep.figure, sweep.record)
     else:
         sweep.run_in_order(waiting, together)
-    runs = [sweep.finished[name] for name in sweep.points]
-    return f"{table(runs)}\n{hint(best_of(runs), workdir, str(config.task))}"
+    runs = [sweep.finished[name] for name in sweep.points if name in sweep.finished]
+    said = f"{table(runs)}\n{hint(best_of(runs), workdir, str(config.task))}" if runs else ""
+    if sweep.failed:
+        print(said)
+        name, reason = next(iter(sweep.failed.items()))
+        raise ValueError(f"{len(sweep.failed)} of {len(points)} points failed, {name} first: {reason}")
+    return said
 
 
 class Sweep:
@@ -70,6 +75,7 @@ class Sweep:
         self.configs = {name: with_point(config, point) for name, point in self.points.items()}
         self.results = begin(workdir, common(config, list(points)))
         self.finished: dict[str, Result] = self.results["points"]
+        self.failed: dict[str, str] = {}
         self.figure, self.mode = "", ""
 
     def take_over(self) -> list[str]:
@@ -97,23 +103,36 @@ class Sweep:
 
     def run_in_order(self, waiting: Sequence[str], together: int) -> None:
         """Trains one after another, or so many together."""
-        from bert_jax import train, train_grid
-
         started = time.monotonic()
         for first in range(0, len(waiting), together):
             names = waiting[first : first + together]
             for name in names:
                 print(f"{self._place(name)} {name}", flush=True)
-            folders = [folder_of(self.workdir, name) for name in names]
-            if len(names) > 1:
-                train_grid([self.configs[name] for name in names], folders)
-            else:
-                train(self.configs[names[0]], folders[0])
+            self._train(names)
             done = first + len(names)
             seconds = (time.monotonic() - started) / done * (len(waiting) - done)
             left = f"; about {tqdm.format_interval(seconds)} left" if seconds else ""
             for name in names:
-                self.record(name, left if name == names[-1] else "")
+                if name not in self.failed:
+                    self.record(name, left if name == names[-1] else "")
+
+    def _train(self, names: Sequence[str]) -> None:
+        """Notes whose loss is not finite; where one of several is so, each is trained alone."""
+        from bert_jax import train, train_grid
+
+        folders = [folder_of(self.workdir, name) for name in names]
+        try:
+            if len(names) > 1:
+                train_grid([self.configs[name] for name in names], folders)
+            else:
+                train(self.configs[names[0]], folders[0])
+        except FloatingPointError as error:
+            print(error, flush=True)
+            if len(names) > 1:
+                for name in names:
+                    self._train([name])
+            else:
+                self.failed[names[0]] = str(error)
 
     def record(self, name: str, more: str = "") -> float:
         """Takes a finished run's result into ``sweep.json``, and says it; the figure that selects.

@@ -1,7 +1,8 @@
 """Where a pre-trained model is right: masked-LM accuracy by position and by how frequent the piece is.
 
-One pass over a few hundred held-out examples, with the masks of an evaluation. ``masked_accuracy.json`` in the workdir
-keeps the counts, so that a page of many runs compares them without computing anything.
+One pass over a few hundred held-out examples, with masks drawn as in an evaluation, the same for every run.
+``masked_accuracy.json`` in the workdir keeps the counts, so that a page of many runs compares them without computing
+anything.
 """
 
 from __future__ import annotations

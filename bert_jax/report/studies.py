@@ -16,7 +16,7 @@ from bert_jax.report.run import is_number
 
 RATE = "optimizer.learning_rate"
 # Runs that agree in these have figures that can be compared.
-SAME = ("task", "corpus", "data_dir", "data", "format", "version", "rules", "train", "dev", "test")
+SAME = ("task", "masking", "corpus", "data_dir", "data", "format", "version", "rules", "train", "dev", "test")
 # What tells no settings apart: the seed, the labels (a run adds those of its data), and what is not about learning.
 NOT_COMPARED = ("seed", "labels", "log_every_steps", "eval_every_steps", "checkpoint_every_steps", "keep_last")
 COLOURS = 8  # of the style sheet: s0 to s7
@@ -128,7 +128,9 @@ def studies(entries: Iterable[Entry]) -> list[Study]:
     """The runs that can be compared with each other, together; the largest study first."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        key = json.dumps([entry.run.config.get(name) for name in SAME], sort_keys=True)
+        config = entry.run.config
+        predicts = config.get("objective") if config.get("objective") in ("ltr", "rtl") else "masked"
+        key = json.dumps([predicts, *(config.get(name) for name in SAME)], sort_keys=True)
         groups.setdefault(key, []).append(entry)
     return [study(group) for group in sorted(groups.values(), key=len, reverse=True)]
 

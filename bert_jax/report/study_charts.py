@@ -57,7 +57,8 @@ def axis(write: Callable[[Number], str]) -> dict[str, Any]:
 
 def spread(curves: Sequence[Curve]) -> tuple[list[Number], list[float], list[Number], list[Number]]:
     """(steps, mean, lowest, highest) at the steps that all curves have; curves without any are left out."""
-    found = [dict(zip(*curve, strict=True)) for curve in curves if curve[0]]
+    # What is known from a sweep's results alone stands at step 0.
+    found = [dict(zip(*curve, strict=True)) for curve in curves if any(curve[0])]
     steps = sorted(set.intersection(*(set(curve) for curve in found))) if found else []
     columns = [[curve[step] for curve in found] for step in steps]
     return steps, [statistics.fmean(column) for column in columns], list(map(min, columns)), list(map(max, columns))

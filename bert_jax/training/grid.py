@@ -86,19 +86,22 @@ def train_grid(configs: Sequence[Config], workdirs: Sequence[str | Path]) -> lis
 
 def groups(configs: Sequence[Config], directories: Sequence[Path]) -> list[list[int]]:
     """Which members are trained together; who is left alone, and why, goes to standard error."""
-    if reason := why_alone(configs[0]):
-        print(f"grid: {reason}; the runs are trained one after another", file=sys.stderr)
-        return [[i] for i in range(len(configs))]
-    found: dict[tuple[int, str], list[int]] = {}
+    alike: dict[tuple[int, str], list[int]] = {}
     for i, (config, directory) in enumerate(zip(configs, directories, strict=True)):
-        found.setdefault((newest_step(directory), json.dumps(common(config), sort_keys=True)), []).append(i)
-    together = list(found.values())
-    for members in together[1:]:
-        other = differences(common(configs[together[0][0]]), common(configs[members[0]]))
-        reason = other[0] if other else f"the step at which it goes on, {newest_step(directories[members[0]])}"
+        alike.setdefault((newest_step(directory), json.dumps(common(config), sort_keys=True)), []).append(i)
+    first, result = configs[0], list[list[int]]()
+    for (step, _), members in alike.items():
         names = ", ".join(directories[i].name for i in members)
-        print(f"grid: {names}: a program of its own, for {reason}", file=sys.stderr)
-    return together
+        if len(members) > 1 and (reason := why_alone(configs[members[0]])):
+            print(f"grid: {names}: {reason}; the runs are trained one after another", file=sys.stderr)
+            result += [[i] for i in members]
+            continue
+        if result:
+            other = differences(common(first), common(configs[members[0]]))
+            reason = other[0] if other else f"the step at which it goes on, {step}"
+            print(f"grid: {names}: a program of its own, for {reason}", file=sys.stderr)
+        result.append(members)
+    return result
 
 
 def why_alone(config: Config) -> str:
@@ -200,10 +203,11 @@ def begin(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=alone),
         jax.eval_shape(partial(fresh, given[0], settings.seed)),
     )
-    restored = [state for one in checkpoints if (state := one.restore(like)) is not None]
+    # One at a time on the devices, which need not hold all of them whole.
+    restored = [jax.device_get(state) for one in checkpoints if (state := one.restore(like)) is not None]
     if restored:
         kept = [state.replace(hyperparameters=None, seed=None) for state in restored]
-        state = jax.jit(lambda *each: jax.tree.map(lambda *x: jnp.stack(x), *each), out_shardings=whole)(*kept)
+        state = jax.tree.map(lambda *x: jax.device_put(np.stack(x), whole), *kept)
         state = state.replace(**jax.device_put(settings_of_state(values, seeds), whole))
     else:
         state = jax.jit(jax.vmap(fresh), out_shardings=whole)(values, seeds)

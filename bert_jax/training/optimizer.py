@@ -130,19 +130,22 @@ def scale_by_learning_rate(multipliers: Any) -> optax.GradientTransformationExtr
     return _transformation(lambda params: optax.EmptyState(), update)
 
 
-def linear_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int) -> Float[Array, ""]:
-    """The learning rate at ``step`` (from 0) as a fraction of its peak: linear warm-up, linear decay to 0.
+def polynomial_schedule(
+    step: Int[Array, ""], warmup_steps: int, decay_steps: int, power: float = 1.0
+) -> Float[Array, ""]:
+    """The learning rate at ``step`` (from 0) as a fraction of its peak: linear warm-up, then ``(1 - progress)^power``.
 
-    As the original's ``optimization.py``: the decay counts from step 0, so it stands at ``1 - warmup/decay`` when
-    the warm-up ends, and the very first update has rate 0.
+    As the original's ``optimization.py``, whose power is 1: the decay counts from step 0, so it stands at
+    ``1 - warmup/decay`` when the warm-up ends, and the very first update has rate 0. NVIDIA's ``schedulers.py`` has a
+    power of 0.5.
     """
     position = step.astype(jnp.float32)
-    decay = jnp.clip(1.0 - position / decay_steps, 0.0, 1.0)
+    decay = jnp.clip(1.0 - position / decay_steps, 0.0, 1.0) ** power
     return jnp.where(step < warmup_steps, position / max(warmup_steps, 1), decay)
 
 
 def stable_schedule(step: Int[Array, ""], warmup_steps: int, decay_steps: int, train_steps: int) -> Float[Array, ""]:
-    """As ``linear_schedule``, but constant between the warm-up and the last ``decay_steps``, which fall to 0.
+    """As ``polynomial_schedule``, but constant between the warm-up and the last ``decay_steps``, which fall to 0.
 
     Warmup-stable-decay (Hu et al. 2024, MiniCPM, arXiv:2404.06395), with a linear decay. A run can be made longer from
     any checkpoint before the decay.

@@ -23,11 +23,11 @@ from bert_jax.data.stored_corpus import local_corpus
 from bert_jax.data.tokenizer import load_tokenizer
 from bert_jax.tasks import TASKS, Task
 from bert_jax.training.init_from import read_encoder
-from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, stable_schedule
+from bert_jax.training.optimizer import OptimizerSettings, polynomial_schedule, stable_schedule
 from bert_jax.training.sharding import MeshShape
 from bert_jax.training.source import Source, is_run, open_source
 
-SCHEDULES = ("linear", "warmup_stable_decay")
+SCHEDULES = ("linear", "square_root", "warmup_stable_decay")
 
 T = TypeVar("T")
 Config = ConfigDict | FrozenConfigDict | Mapping[str, Any]
@@ -63,7 +63,8 @@ class TrainSettings:
     """The fields of a training config that belong to no task. ``batch_size`` is global; a step is one update.
 
     Give ``train_steps`` or ``train_epochs``, ``warmup_steps`` or ``warmup_ratio``. After the warm-up the rate falls
-    to 0: by the ``schedule`` "linear" over the whole run, by "warmup_stable_decay" over its last ``decay_ratio``.
+    to 0: by the ``schedule`` "linear" or "square_root" (of what is left) over the whole run, by "warmup_stable_decay"
+    over its last ``decay_ratio``.
     ``init_from`` is a directory whose parameters the run begins with, ``right_to_left_from`` one for the second encoder
     of a concatenated model; a checkpoint in the workdir always comes first. ``skip_nonfinite`` leaves out, and counts,
     steps whose gradient is not finite, which otherwise stop the run.
@@ -254,9 +255,10 @@ def learning_rate_fraction(
 
 def scheduled(step: Int[Array, ""], settings: TrainSettings, warmup_steps: int, train_steps: int) -> Float[Array, ""]:
     """The fraction of the peak at ``step`` of ``train_steps``, by the schedule that the settings name."""
-    if settings.schedule == "linear":
-        return linear_schedule(step, warmup_steps, train_steps)
-    return stable_schedule(step, warmup_steps, int(settings.decay_ratio * train_steps), train_steps)
+    if settings.schedule == "warmup_stable_decay":
+        return stable_schedule(step, warmup_steps, int(settings.decay_ratio * train_steps), train_steps)
+    power = 0.5 if settings.schedule == "square_root" else 1.0
+    return polynomial_schedule(step, warmup_steps, train_steps, power)
 
 
 def warmup(steps: int | None, ratio: float | None, total: int) -> int:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.paper_tables.cell import BEST, Cell
-from experiments.paper_tables.results import Library, Results
-from experiments.sweep_points import name_of
-from experiments.sweep_table import best_of, value_of
+from experiments.paper_tables.results import Library
+from experiments.sweep_table import best_of, best_setting, settings_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,11 @@ def measure(cell: Cell, library: Library) -> Measured | None:
         library.refused.setdefault(cell.run, f"the results of {cell.run} have no {cell.figure}; make them again")
         return None
     best = best_of(runs)
-    group = settings_of(results)[setting(best) if cell.statistic == BEST else best_setting(chooser)]
+    settings = settings_of(runs)
+    if cell.statistic == BEST:
+        group = next(members for members in settings.values() if best in members)
+    else:
+        group = settings[best_setting(settings_of(chooser["points"].values()))]
     values = [cell.factor * float(run["result"][cell.figure]) for run in group]
     return Measured(
         cell.factor * float(best["result"][cell.figure]) if cell.statistic == BEST else statistics.fmean(values),
@@ -50,25 +53,6 @@ def measure(cell: Cell, library: Library) -> Measured | None:
         sum(run["seconds"] for run in runs),
         hardware_of(best["environment"]),
     )
-
-
-def setting(run: dict[str, Any]) -> str:
-    """A point without its seed."""
-    return name_of({name: value for name, value in run["point"].items() if name != "seed"})
-
-
-def settings_of(results: Results) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for run in results["points"].values():
-        groups.setdefault(setting(run), []).append(run)
-    return groups
-
-
-def best_setting(results: Results) -> str:
-    """By the mean over its seeds of the figure that the sweep chooses by; the first of equals."""
-    groups = settings_of(results)
-    better = max if next(iter(results["points"].values()))["mode"] == "max" else min
-    return better(groups, key=lambda name: statistics.fmean(value_of(run) for run in groups[name]))
 
 
 def hardware_of(environment: dict[str, Any]) -> str:

@@ -83,13 +83,11 @@ def small_rows(
 def orders(table: Table, lines: Sequence[Filled], column: str, *, theirs: bool) -> dict[str, str]:
     """Row -> its place in a column, the best first: "2 of 6". Rows with the same figure share a place.
 
-    The paper's are counted among the rows that are ours too; nothing where there is only one.
+    Both are counted among the rows that both have, the paper's alone where nothing is measured; nothing of one row.
     """
-    values = {
-        one.line.row: one.line.paper if theirs else (one.found.value if one.found else None)
-        for one in lines
-        if one.line.column == column
-    }
+    there = [one for one in lines if one.line.column == column and one.line.paper is not None]
+    there = [one for one in there if one.found] or there
+    values = {one.line.row: one.line.paper if theirs else one.found and one.found.value for one in there}
     known = {row: value for row, value in values.items() if value is not None}
     if len(known) < 2:
         return {}

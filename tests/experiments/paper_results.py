@@ -28,7 +28,8 @@ def write_training(run: Run, runs: Path, figures: Mapping[str, float] | None) ->
     (folder / "metrics.jsonl").write_text('{"step": 50, "loss": 7.0}\n{"step": 100, "loss": 6.0}\n')
     if figures is not None:
         about = {"environment": ENVIRONMENT, "data": "c0ffee", "seconds": 3600.0, "date": "2026-11-30"}
-        (folder / "result.json").write_text(json.dumps({"step": 1_000_000, "result": dict(figures)} | about))
+        content = {"step": 1_000_000, "result": dict(figures), "config": run.wanted()} | about
+        (folder / "result.json").write_text(json.dumps(content))
     return folder
 
 

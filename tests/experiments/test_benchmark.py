@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.model.config import BertConfig
-from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, make_optimizer
+from bert_jax.training.optimizer import OptimizerSettings, make_optimizer, polynomial_schedule
 from experiments.benchmark import input_share, main, parts_report, step_report
 from experiments.benchmark_parts import measure_parts
 from experiments.benchmark_step import (
@@ -175,7 +175,7 @@ def test_peer_optimizer_follows_ours(torch_bert: Any, bias_correction: bool) -> 
     peer = torch_bert.BertAdam(module, **settings, bias_correction=bias_correction)
     for step in range(6):
         rate = torch_bert.linear_rate(step, 1e-2, 2, 10)
-        fraction = linear_schedule(jnp.asarray(step, jnp.int32), 2, 10)
+        fraction = polynomial_schedule(jnp.asarray(step, jnp.int32), 2, 10)
         assert rate == pytest.approx(1e-2 * float(fraction), rel=1e-6)
         gradients = {name: rng.normal(size=p.shape).astype(np.float32) for name, p in theirs.items()}
         for name, parameter in theirs.items():

@@ -57,10 +57,10 @@ def finish(workdir: str | Path, config: Any, result: dict[str, float]) -> dict[s
         "data": "d",
         "seconds": 1.5,
     }
-    for name, content in ((RESULT, about), ("config.json", json.loads(config.to_json()))):
-        with local_output(f"{workdir}/{name}") as path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, content)
+    about["config"] = json.loads(config.to_json())
+    with local_output(f"{workdir}/{RESULT}") as path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, about)
     return result
 
 
@@ -207,7 +207,7 @@ def test_a_table_by_a_loss_without_degenerate_runs() -> None:
     assert table(runs).splitlines() == [
         "mlm_loss         mean       std    median      best    n",
         "model=small    2.0000    1.0000    2.0000    1.0000    3",
-        "model=large    2.5000    0.0000    2.5000    2.5000    1",
+        "model=large    2.5000         -    2.5000    2.5000    1",
         "best by median: model=small",
     ]
     assert statistics.stdev(losses["small"]) == 1.0
@@ -220,6 +220,9 @@ def test_points_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def sweep(add):\n    for seed in range(2):\n        add(**{'optimizer.b2': 0.98, 'seed': seed})\n")
     assert points_of(f"{path}:size=base") == [{"optimizer.b2": 0.98, "seed": 0}, {"optimizer.b2": 0.98, "seed": 1}]
+    path.write_text("def sweep(add):\n    pass\n")
+    with pytest.raises(ValueError, match="sweep adds no point; add at least one"):
+        points_of(str(path))
     path.write_text("def sweep(add):\n    add(a=1)\n    add(a=1)\n")
     with pytest.raises(ValueError, match=r"mine.py: sweep adds a=1 twice"):
         points_of(str(path))
@@ -254,6 +257,27 @@ def test_points_trained_together(config: Any, tmp_path: Path, monkeypatch: pytes
         run_points(config, POINTS, tmp_path / "grid", together=2, at_a_time=2)
 
 
+def test_one_diverges_and_the_others_are_run(
+    config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fake(config: Any, workdir: Path) -> None:
+        if config.optimizer.learning_rate == 5e-5 and config.seed == 1:
+            raise FloatingPointError("step 7: loss is nan")
+        finish(workdir, config, {"score": SCORES[workdir.name.removeprefix("learning_rate=")], "degenerate": 0.0})
+
+    def fake_grid(configs: list[Any], workdirs: list[Path]) -> None:
+        raise FloatingPointError("member 1: step 7: loss is nan")
+
+    monkeypatch.setattr(bert_jax, "train", fake)
+    monkeypatch.setattr(bert_jax, "train_grid", fake_grid)
+    for together in (1, 4):
+        failed = "1 of 4 points failed, learning_rate=5e-05,seed=1 first: step 7: loss is nan"
+        with pytest.raises(ValueError, match=failed):
+            run_points(config, POINTS, tmp_path / str(together), together=together)
+        said = capsys.readouterr().out
+        assert "learning_rate=5e-05    0.6000         -" in said and "best by median: learning_rate=5e-05" in said
+
+
 def test_runs_that_other_machines_finished_are_taken_over(
     config: Any, trained: list[tuple[float, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +302,7 @@ def test_commands() -> None:
     words = given.replace("my run", "my_run").split()
     arguments = config_arguments(words)
     assert arguments == ["--config", words[1], words[2], "--config.seed", "3", "--noconfig.x"]
+    assert config_arguments(["--config.skip_nonfinite", "--workdir", "w"]) == ["--config.skip_nonfinite"]
     assert command_of(arguments[:3], POINTS[1], "runs/my grid") == [
         *("-m", "experiments.train", "--config", "configs/glue.py:task=rte", "--config.init_from=my_run"),
         *("--config.optimizer.learning_rate=5e-05", "--config.seed=1"),

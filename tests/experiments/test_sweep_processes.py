@@ -37,9 +37,8 @@ def test_every_point_and_what_failed(tmp_path: Path, capsys: pytest.CaptureFixtu
     run_at_a_time(commands(tmp_path, {"a": 0.5, "b": 0.25, "c": 1.0}), tmp_path, 2, "score", record)
     said = capsys.readouterr().out
     assert f"a: running, see {tmp_path}/a.log\n" in said and all((tmp_path / name / "score").exists() for name in "abc")
-    with pytest.raises(ValueError, match=r"1 of 2 points failed, d first: error: it diverged \(.*d.log\)"):
-        run_at_a_time(commands(tmp_path, {"d": -1, "e": 2.0}), tmp_path, 1, "score", record)
-    assert record("e") == 2.0  # all the same
+    failed = run_at_a_time(commands(tmp_path, {"runs/d": -1, "e": 2.0}), tmp_path, 1, "score", record)
+    assert failed == {"runs/d": f"error: it diverged ({tmp_path}/runs/d.log)"} and record("e") == 2.0
     with pytest.raises(ValueError, match="--at_a_time needs a local --workdir, not memory://b/w; use --list"):
         run_at_a_time({}, "memory://b/w", 2, "score", record)
 
@@ -83,7 +82,12 @@ def test_each_gets_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     assert visible_gpus() == ["2", "5"]
     assert share(1, 2) == {"CUDA_VISIBLE_DEVICES": "5", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.90"}
+    assert share(0, 1)["CUDA_VISIBLE_DEVICES"] == "2,5"
     assert share(2, 4) == {"CUDA_VISIBLE_DEVICES": "2", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(sweep_processes.shutil, "which", lambda _: None)
     assert visible_gpus() == []
+    monkeypatch.setattr(sweep_processes, "tpu_chips", lambda: 4)
+    assert share(3, 4)["TPU_VISIBLE_CHIPS"] == "3"
+    with pytest.raises(ValueError, match="--at_a_time=5 on 4 TPU chips, each of one process; take at most 4"):
+        share(0, 5)

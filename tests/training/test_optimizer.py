@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training.optimizer import OptimizerSettings, linear_schedule, make_optimizer, stable_schedule
+from bert_jax.training.optimizer import OptimizerSettings, make_optimizer, polynomial_schedule, stable_schedule
 
 
 def update(settings: OptimizerSettings, params, grads, step: int = 0, state=None, decay: float | None = None):
@@ -76,9 +76,12 @@ def test_lamb_scales_each_decayed_parameter_to_its_norm() -> None:
 
 
 def test_schedule_is_the_originals() -> None:
-    rate = [float(linear_schedule(jnp.int32(step), 10, 100)) for step in (0, 5, 9, 10, 55, 100, 101)]
+    rate = [float(polynomial_schedule(jnp.int32(step), 10, 100)) for step in (0, 5, 9, 10, 55, 100, 101)]
     np.testing.assert_allclose(rate, [0.0, 0.5, 0.9, 0.9, 0.45, 0.0, 0.0], atol=1e-6)
-    assert float(linear_schedule(jnp.int32(0), 0, 100)) == 1.0
+    assert float(polynomial_schedule(jnp.int32(0), 0, 100)) == 1.0
+    # NVIDIA's PolyWarmUpScheduler, degree 0.5: the root of what is left.
+    root = [float(polynomial_schedule(jnp.int32(step), 10, 100, 0.5)) for step in (5, 19, 75, 100)]
+    assert root == pytest.approx([0.5, 0.9, 0.5, 0.0])
 
 
 def test_stable_schedule_rises_stays_and_falls() -> None:
