@@ -153,8 +153,9 @@ and the program is read:
 - **GB sent**: by one device, the ring algorithms' share of every exchange; for GPUs partly in float32, as the CPU's
   program has it.
 - **ms a step, sequences/s, MFU**: {note} None has been compared with a real machine yet.
-- **bold**: the cheapest of the meshes tried, by the slower of both times. The last line of each, where it
-  was looked for: about the largest batch that fits on it.
+- **bold**: the cheapest of the meshes tried, by the slower of both times; a mesh that stands alone is the only one that
+  was tried. The last line of each, where it was looked for: about the largest batch that fits on it. The paper's batch
+  is small for 256 chips: a sequence each.
 
 What the makers state, of one chip:"""
 
