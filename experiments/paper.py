@@ -13,8 +13,8 @@ pre-training's text. Hours of what was not run are estimates (``experiments/pape
 
 --scale small are the same tables at the size of a laptop, on the small sets that --data then names (17 books and
 WikiText-2; STS-B; QNLI's, SQuAD's and HellaSwag's development sets, split anew; WNUT-17): nothing there is to be
-subtracted from the paper's figures, but the order of the rows can be compared. 93 runs, about two hours on two CPU
-cores by estimate; --plan says what takes how long:
+subtracted from the paper's figures, but the order of the rows can be compared. 85 runs, about two hours on two CPU
+cores; --plan says what takes how long. --collect also writes the figures of experiments/results/paper_small.md anew:
 
     python -m experiments.paper --scale small --data DIR --commands | sh -e
 """
@@ -29,6 +29,7 @@ from experiments.paper_tables import full, small
 from experiments.paper_tables.page import page, plan
 from experiments.paper_tables.results import Library
 from experiments.paper_tables.run import Places, Run
+from experiments.paper_tables.section import refresh
 from experiments.program import end_with_the_reader
 
 SCALES = {"paper": full.scale, "small": small.scale}
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(plan(runs, scale)))
     elif args.collect:
         collect(library, runs)
+        section = library.kept.with_suffix(".md")  # what the small tables show, in words
+        if scale.scaled_down and section.is_file():
+            refresh(section, scale, Library(scale.runs, library.kept, library.kept))
     else:
         pages = [page(name, scale, library, places, markdown=args.markdown) for name in names]
         print("\n\n\n".join((*pages, f"Estimates: {scale.machine.about}.")))

@@ -16,16 +16,20 @@ class Measured:
     """A cell's figure in the paper's unit.
 
     Attributes:
-        spread: standard deviation (n - 1) over the seeds of the chosen setting; None of one.
-        seeds: of that setting. points: of the whole sweep, which took ``seconds`` on ``hardware``.
+        values: of the seeds of the chosen setting, in their order.
+        points: of the whole sweep, which took ``seconds`` on ``hardware``.
     """
 
     value: float
-    spread: float | None
-    seeds: int
+    values: tuple[float, ...]
     points: int
     seconds: float
     hardware: str
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation (n - 1) over the seeds; None of one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 def measure(cell: Cell, library: Library) -> Measured | None:
@@ -47,8 +51,7 @@ def measure(cell: Cell, library: Library) -> Measured | None:
     values = [cell.factor * float(run["result"][cell.figure]) for run in group]
     return Measured(
         cell.factor * float(best["result"][cell.figure]) if cell.statistic == BEST else statistics.fmean(values),
-        statistics.stdev(values) if len(values) > 1 else None,
-        len(values),
+        tuple(values),
         len(runs),
         sum(run["seconds"] for run in runs),
         hardware_of(best["environment"]),

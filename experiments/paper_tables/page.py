@@ -107,7 +107,8 @@ def rest(one: Filled, scale: Scale, numbers: Mapping[str, int]) -> tuple[str, ..
         told = f"{duration(seconds(run, scale.runs, scale.data_sets, scale.machine))} est." if run else ""
         return ("", "", NOT_RUN, told, where(run, scale.machine) if run else "", command)
     spread = "" if found.spread is None else f"±{found.spread:.2f}"
-    seeds = f"{found.seeds}" if found.points == found.seeds else f"{found.seeds} of {found.points}"
+    count = len(found.values)
+    seeds = f"{count}" if found.points == count else f"{count} of {found.points}"
     state = SCALED_DOWN if scale.scaled_down else MEASURED
     return (spread, seeds, state, duration(found.seconds), found.hardware, command)
 

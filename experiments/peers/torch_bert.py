@@ -97,7 +97,7 @@ class BertAdam:
 
 
 def linear_rate(step: int, peak: float, warmup_steps: int, train_steps: int) -> float:
-    """The learning rate of the update after ``step`` updates, as our ``linear_schedule``."""
+    """The learning rate of the update after ``step`` updates, as our ``polynomial_schedule`` of power 1."""
     if step < warmup_steps:
         return peak * step / warmup_steps
     return peak * max(0.0, 1 - step / train_steps)

@@ -135,7 +135,7 @@ def test_a_mean_of_restarts(scale: Scale, places: Places, library: Callable[[], 
     lines = {(one.line.row, one.line.column): one for one in fill(scale.tables["6"], library())}
     found = lines["L 12, H 768, A 12", "MRPC"].found
     assert found is not None and found.spread is not None
-    assert (found.value, found.seeds, found.points, found.seconds) == (pytest.approx(85.0), 5, 5, 300.0)
+    assert (found.value, len(found.values), found.points, found.seconds) == (pytest.approx(85.0), 5, 5, 300.0)
     assert found.spread == pytest.approx(0.5**0.5)  # (1 + 1) / 4, in points
     assert found.hardware == "Some CPU, 2 cores"
     perplexity = lines["L 12, H 768, A 12", "perplexity"].found
@@ -163,7 +163,7 @@ def test_the_best_of_a_grid_beside_a_test_set(scale: Scale, places: Places, libr
     write_sweep(scale.runs["base-mrpc-grid"], in_runs(places), "score", results)
     cell = scale.tables["1"].cells["BERT-BASE", "MRPC"]
     found = measure(cell, library())
-    assert found is not None and (found.seeds, found.points) == (3, 12)
+    assert found is not None and (len(found.values), found.points) == (3, 12)
     assert found.value == pytest.approx(41.0)  # the f1 of the run with the best score, not the best f1
     text = page("1", scale, library(), places, markdown=False)
     row = next(line for line in text.splitlines() if "measured" in line)
@@ -179,7 +179,7 @@ def test_test_figures_are_of_the_setting_that_is_best_on_dev(
     write_sweep(scale.runs[grid], runs, "f1", [{"f1": value} for value in rates])
     cells = scale.tables["7"].cells
     dev, row = measure(cells["BERT-BASE, fine-tuning", "dev"], library()), ("BERT-BASE, fine-tuning", "test")
-    assert dev is not None and dev.value == pytest.approx(93.0) and (dev.seeds, dev.points) == (5, 15)
+    assert dev is not None and dev.value == pytest.approx(93.0) and (len(dev.values), dev.points) == (5, 15)
     assert measure(cells[row], library()) is None
     write_sweep(scale.runs[f"{grid}-test"], runs, "f1", [{"f1": v} for v in [99.0] * 5 + [80.0] * 5 + [70.0] * 5])
     test = measure(cells[row], library())
@@ -329,13 +329,13 @@ def test_the_small_tables_show_orders_and_no_differences(tmp_path: Path, capsys:
     main(["--table", "5", *given])
     lines = [re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()]
     rows = {tuple(line[:2]): line for line in lines if "scaled down" in line or "not run" in line}
-    assert rows["BERT-BASE", "STS-B"][2:9] == ["30.0", "±0.00", "3", "2 of 3", "1 of 4", "86.7", "scaled down"]
-    assert rows["LTR & No NSP", "STS-B"][2:9] == ["20.0", "±0.00", "3", "3 of 3", "3 of 4", "77.5", "scaled down"]
+    assert rows["BERT-BASE", "STS-B"][2:9] == ["30.0", "±0.00", "3", "2 of 3", "1 of 3", "86.7", "scaled down"]
+    assert rows["LTR & No NSP", "STS-B"][2:9] == ["20.0", "±0.00", "3", "3 of 3", "3 of 3", "77.5", "scaled down"]
     assert rows["No NSP", "held-out loss"][2:5] == ["4.9", "1", "scaled down"]  # no order
     assert rows["SOP instead of NSP", "STS-B"][2] == "not run"
     main(["--plan", *given])
     plan = capsys.readouterr().out
-    assert 1.5 < sum(seconds(r, scale.runs, scale.data_sets, scale.machine) for r in scale.runs.values()) / 3600 < 2.2
+    assert 1.0 < sum(seconds(r, scale.runs, scale.data_sets, scale.machine) for r in scale.runs.values()) / 3600 < 2.0
     assert "base-sts-b" in plan and f"{len(scale.runs)} runs" in plan
 
 
