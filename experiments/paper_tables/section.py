@@ -1,8 +1,8 @@
 """The page of the tables at a laptop's size: prose by hand, and between marks what results files give.
 
 ``<!-- begin NAME -->`` and ``<!-- end -->`` stand around each block of ``experiments/results/paper_small.md``;
-``blocks`` has their texts. NAME is "table N", "table figure5", "contrasts" or "runs". A figure of several seeds is their
-mean with half the width of its 95 % interval (Student's t).
+``blocks`` has their texts. NAME is "table N", "table figure5", "contrasts" or "runs". A figure of several seeds is
+their mean with half the width of its 95 % interval (Student's t).
 """
 
 from __future__ import annotations
