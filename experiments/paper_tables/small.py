@@ -78,7 +78,7 @@ def scale(places: Places) -> Scale:
 def preparation(places: Places) -> list[Run]:
     """Splits of the sets, and the corpus."""
     data, corpus = f"{places.runs}/data", f"{places.runs}/corpus"
-    arguments = ("--input", f"{data}/text.jsonl", "--lowercase", "--vocab_size", "4096", "--held_out", "0.05")
+    arguments = ("--input", f"{data}/text.jsonl", "--vocab_size", "4096", "--held_out", "0.05")
     return [
         Run("data", "small_data", arguments=("--data", places.data, "--output", data), makes=data),
         Run(
@@ -92,7 +92,7 @@ def preparation(places: Places) -> list[Run]:
 
 
 def pretraining(places: Places) -> list[Run]:
-    every = {"checkpoint_every_steps": STEPS // 10, "keep_last": 10}  # Figure 5 begins with those on the way
+    every = {"checkpoint_every_steps": STEPS // 10, "keep_last": 12}  # Figure 5 begins with those on the way
 
     def model(name: str, choices: str, **changes: Any) -> Run:
         where = {"corpus": f"{places.runs}/corpus"}
