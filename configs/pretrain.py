@@ -6,10 +6,9 @@ Choices after the colon: size= (base, large, tiny, mini, small, medium, L4_H256,
 objective= (mlm_nsp, mlm_sop, mlm, ltr, rtl), masking= (80-10-10, 100-0-0, 80-0-20, 80-20-0, 0-20-80, 0-0-100: the rows
 of Table 8, mask-same-random; whole_word; ngram), optimizer= (adamw; lamb: NVIDIA's two phases for LARGE).
 
-BASE: 1,000,000 steps of 256 sequences, 90 % of 128 tokens; 4 days on 16 TPU chips; held-out masked-LM perplexity
-3.99 (Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23. lamb as in NVIDIA's DeepLearningExamples (the
-rate falls by the square root of what is left), nearly You et al.'s (arXiv:1904.00962: 76 minutes on 1,024 TPU v3, SQuAD
-1.1 F1 90.6); by NVIDIA's throughput a day and a half on 8 A100.
+BASE: 1,000,000 steps of 256 sequences, 90 % of 128 tokens; 4 days on 16 TPU chips; held-out masked-LM perplexity 3.99
+(Table 6), NSP accuracy 97-98 %. LARGE: 64 chips, perplexity 3.23. lamb: NVIDIA's DeepLearningExamples, nearly You et
+al.'s (arXiv:1904.00962: 76 minutes on 1,024 TPU v3, SQuAD F1 90.6); by NVIDIA's throughput 1.5 days on 8 A100.
 """
 
 from ml_collections import ConfigDict, config_dict

@@ -113,7 +113,9 @@ def test_who_is_trained_with_whom(tiny_corpus: Path, tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err == "grid: b, d: a program of its own, for batch_size: 16 -> 8\n"
     cut = [base | {"mesh": {"tensor": 2}}, base | {"mesh": {"tensor": 2}, "seed": 1}]
     assert groups(cut, runs[:2]) == [[0], [1]]
-    assert "grid: mesh.fsdp=1 mesh.tensor=2 cut one model over devices; the runs are" in capsys.readouterr().err
+    assert "grid: a, b: mesh.fsdp=1 mesh.tensor=2 cut one model over devices; the runs are" in capsys.readouterr().err
+    assert groups([base, *cut], runs[:3]) == [[0], [1], [2]]
+    assert "grid: b, c: mesh.fsdp=1 mesh.tensor=2 cut" in capsys.readouterr().err
     phases = base | {"train_steps": None, "phases": [{"train_steps": 2, "learning_rate": 1e-3}]}
     assert groups([phases, phases | {"seed": 1}], runs[:2]) == [[0], [1]]
     assert "the phases have learning rates of their own" in capsys.readouterr().err

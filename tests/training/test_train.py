@@ -177,7 +177,7 @@ def test_what_is_no_number_is_never_saved(tiny_corpus: Path, tmp_path: Path, mon
         ({"keep_last": 0}, "keep_last=0 must be at least 1"),
         ({"train_steps": None, "train_epochs": float("inf")}, "train_epochs=inf must be a number above 0"),
         ({"warmup_steps": None, "warmup_ratio": 5.0}, "warmup_ratio=5.0 must be between 0 and 1"),
-        ({"schedule": "cosine"}, "schedule='cosine' is unknown; take one of linear, warmup_stable_decay"),
+        ({"schedule": "cosine"}, "schedule='cosine' is unknown; take one of linear, square_root, warmup_stable_decay"),
         ({"decay_ratio": 0.0}, "decay_ratio=0.0 must be above 0 and at most 1"),
         ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate=nan must be >= 0"),
         ({"train_steps": None, "phases": 5}, "config.phases=5 must be a list"),
