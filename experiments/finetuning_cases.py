@@ -57,7 +57,7 @@ def write_case(case: Case, data_dir: Path, output: Path, sizes: Sizes) -> dict[s
     """
     source = data_dir / case.source
     if not source.exists():
-        raise FileNotFoundError(f"no {case.source} in {data_dir} for {case.title}")
+        raise FileNotFoundError(f"no {case.source} in {data_dir} for {case.title}; give another folder")
     for name in case.files.values():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
     case.split(source, output, sizes)
