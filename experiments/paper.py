@@ -14,7 +14,7 @@ pre-training's text. Hours of what was not run are estimates (``experiments/pape
 --scale small are the same tables at the size of a laptop, on the small sets that --data then names (17 books and
 WikiText-2; STS-B; QNLI's, SQuAD's and HellaSwag's development sets, split anew; WNUT-17): nothing there is to be
 subtracted from the paper's figures, but the order of the rows can be compared. 85 runs, about two hours on two CPU
-cores; --plan says what takes how long. --collect also writes the figures of experiments/results/paper_small.md anew:
+cores by estimate; --plan says what takes how long, --collect also writes the figures of paper_small.md anew:
 
     python -m experiments.paper --scale small --data DIR --commands | sh -e
 """

@@ -42,12 +42,12 @@ def run_at_a_time(
 ) -> dict[str, str]:
     """Runs the commands, after the interpreter's name, ``at_a_time`` at once; what they say goes to ``NAME.log``.
 
-    Returns:
-        The points that failed, and why.
-
     Args:
         figure: that selects, for the table.
         record: keeps the result of a point that is finished, and gives its figure.
+
+    Returns:
+        The points that failed, and why.
 
     Raises:
         ValueError: a URL, or more processes than TPU chips.

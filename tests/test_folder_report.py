@@ -209,6 +209,8 @@ def test_pages_of_runs_are_linked(sweep: Path) -> None:
 def test_a_line_and_its_band() -> None:
     found = spread([([10, 20, 30], [1.0, 2.0, 4.0]), ([10, 20], [3.0, 2.0]), ([], [])])
     assert found == ([10, 20], [2.0, 2.0], [1.0, 2.0], [3.0, 2.0])
+    # One of which only a sweep's results are left, at step 0, takes nothing from the others.
+    assert spread([([10, 20], [1.0, 2.0]), ([0], [3.0])]) == ([10, 20], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0])
     assert spread([]) == ([], [], [], [])
 
 
@@ -241,6 +243,15 @@ def test_a_pre_training_is_chosen_by_its_loss(tmp_path: Path) -> None:
     page = page_of(tmp_path)
     assert "Lower is better" in page.text and "Best by median: hidden_size=256" in page.text
     assert "By frequency of the piece" in page.text and "hidden_size=256, rank 1 to 10: 50.0% of 4" in page.text
+
+
+def test_losses_of_other_problems_are_in_other_tables(tmp_path: Path) -> None:
+    kinds = [("mlm", 0.8), ("mlm_nsp", 0.8), ("ltr", 0.8), ("rtl", 0.8), ("mlm", 1.0)]
+    for place, (objective, share) in enumerate(kinds):
+        config = {"task": "pretraining", "corpus": "/c", "objective": objective, "masking": {"mask": share}}
+        write_run(tmp_path / str(place), [{"step": 10, "eval/mlm_loss": 3.0}], config | {"train_steps": 10})
+    found = [[entry.path for entry in one.entries] for one in studies(read_folder(tmp_path).entries)]
+    assert sorted(found) == [["0", "1"], ["2"], ["3"], ["4"]]
 
 
 def test_many_runs_make_a_small_page(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def take_steps(
     """The loop: the steps that are left; of each run the last held-out evaluation."""
     state, settings, phase, began = program.state, runs[0].settings, phases[-1], time.monotonic()
     step = int(program.one_of(state.step, 0))
-    code_version()
+    code_version()  # now: the checkout may move on meanwhile
     results: list[dict[str, float]] = [{} for _ in runs]
     left = list(spans(phases, step))
     for run in runs if left else ():

@@ -16,7 +16,7 @@ class Measured:
     """A cell's figure in the paper's unit.
 
     Attributes:
-        values: of the seeds of the chosen setting, in their order.
+        values: of the chosen setting, in the order of its seeds.
         points: of the whole sweep, which took ``seconds`` on ``hardware``.
     """
 
@@ -48,6 +48,8 @@ def measure(cell: Cell, library: Library) -> Measured | None:
         group = next(members for members in settings.values() if best in members)
     else:
         group = settings[best_setting(settings_of(chooser["points"].values()))]
+    # A sweep of several processes keeps its points in the order in which they ended.
+    group = sorted(group, key=lambda run: run["point"].get("seed", 0))
     values = [cell.factor * float(run["result"][cell.figure]) for run in group]
     return Measured(
         cell.factor * float(best["result"][cell.figure]) if cell.statistic == BEST else statistics.fmean(values),

@@ -121,7 +121,7 @@ def runs(scale: Scale, library: Library) -> str:
     return "\n".join(
         (
             f"- {len(found)} of {len(names)} trainings and sweeps with {len(points)} runs, which took"
-            f" {sum(point['seconds'] for point in points) / 3600:.1f} hours in all, two at a time",
+            f" {sum(point['seconds'] for point in points) / 3600:.1f} hours, each counted for itself",
             f"- {each([one['processor'] + ', ' + str(one['cpu_cores']) + ' cores' for one in environments])};"
             f" {each([point['date'] for point in points])}",
             f"- Python {each([one['python'] for one in environments])}; {each(versions)}",

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.training.checkpoint import read_params
+from bert_jax.training.checkpoint import _reason, read_params
 from bert_jax.training.train import train
 from tests.training.test_hosts import config, ends, start, write_config
 
@@ -75,6 +75,12 @@ def test_fifty_random_kills(tiny_corpus: Path, tmp_path: Path) -> None:
     assert ends([start(path, tmp_path / "killed")])[0][0] == 0
     same_parameters(tmp_path / "killed", tmp_path / "straight")
     print(f"\n{KILLS} kills: {moments}, {aside} damaged checkpoints; the same parameters to the bit")
+
+
+def test_the_system_says_why_a_checkpoint_was_not_written() -> None:
+    page = f"{'Error opening ' * 30}[os_error_code='28'] {'{spec} ' * 60}"
+    assert _reason(OSError(page)) == "No space left on device"
+    assert _reason(ValueError("x " * 300)) == f"... {('x ' * 300).strip()[-200:]}"
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing(tiny_corpus: Path, tmp_path: Path) -> None:

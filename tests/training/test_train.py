@@ -299,8 +299,10 @@ def test_a_finished_run_only_evaluates(tiny_corpus: Path, tmp_path: Path) -> Non
     assert found["data"] == json.loads((tiny_corpus / "corpus.json").read_text())["content_sha256"]
     assert len(found["environment"]["code"]) >= 40 and found["environment"]["packages"]["jax"] == jax.__version__
     (tmp_path / "result.json").write_text(json.dumps(found | {"date": "2026-01-01"}))
-    assert train(config(tiny_corpus), tmp_path) == first
-    assert (read_result(tmp_path) or {})["date"] == "2026-01-01"  # of when it was reached
+    assert train(config(tiny_corpus, log_every_steps=7), tmp_path) == first
+    kept = read_result(tmp_path) or {}
+    assert kept["date"] == "2026-01-01" and kept["config"] == found["config"]  # of when it was reached
+    assert found["config"]["log_every_steps"] != 7
     with pytest.raises(FloatingPointError):
         train(config(tiny_corpus, train_steps=30, optimizer={"learning_rate": 1e30}), tmp_path)
     assert read_result(tmp_path) is None  # it is not finished any more
