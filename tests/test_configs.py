@@ -84,6 +84,15 @@ def test_successors_are_accepted(name: str, choices: str, steps: int, tiny_corpu
     assert (settings.optimizer.name == "lamb") == (task.model.num_groups == 1) == (name == "albert")
 
 
+def test_lamb_falls_as_nvidias(tiny_corpus: Path) -> None:
+    """By the square root of what is left of each phase."""
+    settings, task = accepted(pretrain.get_config("optimizer=lamb,size=large"), tiny_corpus)
+    steps = (1000, 2000, 7038 + 100, 7038 + 1172)
+    rates = [6e-3 * float(learning_rate_fraction(jnp.int32(s), settings, plan(settings, task))) for s in steps]
+    expected = [3e-3, 6e-3 * (1 - 2000 / 7038) ** 0.5, 2e-3, 4e-3 * (391 / 1563) ** 0.5]
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
 def test_the_decay_of_modern_is_its_second_phase(tiny_corpus: Path) -> None:
     settings, task = accepted(modern.get_config(), tiny_corpus)
     phases = plan(settings, task)
